@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokenizer: text to token ids and back, by the vocabulary inside a checkpoint's metadata. It owns
+// the vocabulary, the splitting rules and the special tokens' rules; it holds no state between
+// calls, so one Tokenizer serves every thread. Streaming of generated text is Detokenizer
+// (text/detokenizer.hpp). Text may be any bytes; nothing here recurses on its length.
+//
+//   auto tokenizer = Tokenizer::from_metadata(checkpoint->metadata());
+//   std::vector<TokenId> ids = tokenizer->encode("Once upon a time");
+//   std::string text = tokenizer->decode(ids);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights/metadata.hpp"
+
+namespace lemma::text {
+
+using TokenId = std::int32_t;
+
+/// What a token is, with the numbers that GGUF gives these kinds.
+enum class TokenKind : std::uint8_t {
+  kNormal = 1,       ///< a piece of text
+  kUnknown = 2,      ///< stands for text outside the vocabulary
+  kControl = 3,      ///< BOS, end of turn, ...: structure, never text
+  kUserDefined = 4,  ///< a piece that is cut out of text whole, before anything else
+  kUnused = 5,       ///< a reserved place
+  kByte = 6,         ///< one byte, spelt <0xNN>
+};
+
+struct EncodeOptions {
+  bool add_special = true;     ///< put BOS in front and EOS behind where the metadata says so
+  bool parse_special = false;  ///< text that spells a control token becomes that token
+};
+
+/// Ids that have a role; absent where neither the metadata nor a well-known name gives one.
+struct SpecialTokens {
+  std::optional<TokenId> bos, eos, eot, eom, unknown, padding, separator, mask;
+  std::optional<TokenId> fim_prefix, fim_suffix, fim_middle;
+};
+
+struct DecodeOptions {
+  bool show_special = false;  ///< control and unknown tokens appear as the vocabulary spells them
+  /// The ids are the start of a text: drop the one blank that a SentencePiece vocabulary put there.
+  bool at_text_start = true;
+};
+
+class Tokenizer {
+ public:
+  /// Builds the tokenizer that `tokenizer.ggml.*` describes. Throws kBadFile for keys that are
+  /// missing, of a wrong type or that contradict each other, and kUnsupported for a tokenizer model
+  /// or pre-tokenizer that is not known (the message lists the known ones).
+  static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata);
+
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  /// The ids of `text`. User-defined pieces always match; control tokens only with parse_special.
+  /// BOS is added even where the text itself spells one with parse_special (see starts_with_two_bos).
+  /// Throws kBadFile if the text needs a byte or unknown token that the vocabulary lacks.
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  /// True if `ids` begin with BOS twice: someone typed BOS and the metadata added one as well. A
+  /// program that reads raw text from a person should warn then.
+  bool starts_with_two_bos(std::span<const TokenId> ids) const noexcept;
+
+  /// The bytes that `ids` stand for, exactly (they need not be valid UTF-8).
+  std::string decode(std::span<const TokenId> ids, DecodeOptions options = {}) const;
+
+  // The following throw kUsage for an id outside [0, vocabulary_size()).
+
+  /// The bytes that one token adds to a running text: its blank in front is kept.
+  std::string piece(TokenId id, bool show_special = false) const;
+  /// The token as the vocabulary spells it.
+  std::string_view token_text(TokenId id) const;
+  TokenKind kind(TokenId id) const;
+  bool is_control(TokenId id) const { return kind(id) == TokenKind::kControl; }
+  /// True for every token that ends a turn or a text: {eos, eot, eom, ...}.
+  bool is_end_of_generation(TokenId id) const;
+
+  std::size_t vocabulary_size() const noexcept;
+  const SpecialTokens& special() const noexcept;
+  std::optional<TokenId> bos() const noexcept { return special().bos; }
+  std::optional<TokenId> eos() const noexcept { return special().eos; }
+  std::span<const TokenId> end_of_generation() const noexcept;  ///< ascending
+  bool adds_bos() const noexcept;
+  bool adds_eos() const noexcept;
+  /// True if text gets a blank in front before it is cut, which decode takes away again.
+  bool adds_space_prefix() const noexcept;
+
+  /// The token that the vocabulary spells exactly so, whatever its kind.
+  std::optional<TokenId> find(std::string_view token_text) const noexcept;
+
+  /// `llama` (SentencePiece-style) or `gpt2` (byte-level BPE): the metadata's word.
+  std::string_view model_name() const noexcept;
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::unique_ptr<const Parts> parts);
+  std::unique_ptr<const Parts> parts_;
+};
+
+}  // namespace lemma::text
