@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/raise.hpp"
+
+namespace lemma::base {
+namespace {
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void raise_errno(const std::filesystem::path& path, const char* action, int code) {
+  const bool absent = code == ENOENT || code == ENOTDIR;
+  raise(absent ? ErrorKind::kNotFound : ErrorKind::kIo, "{}: cannot {}: {}", path.string(), action,
+        std::generic_category().message(code));
+}
+
+}  // namespace
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile MappedFile::open(const std::filesystem::path& path) {
+  // Non-blocking, because opening a named pipe would otherwise wait for its writer.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) raise_errno(path, "open", errno);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) raise_errno(path, "read its status", errno);
+  if (S_ISDIR(status.st_mode)) {
+    raise(ErrorKind::kIo, "{}: expected a file, found a folder", path.string());
+  }
+  if (!S_ISREG(status.st_mode)) {
+    raise(ErrorKind::kIo, "{}: expected a regular file, found a device, pipe or socket",
+          path.string());
+  }
+  MappedFile mapped;
+  mapped.path_ = path;
+  if (status.st_size == 0) return mapped;  // a mapping cannot have length 0
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (address == MAP_FAILED) raise_errno(path, "map into memory", errno);
+  mapped.bytes_ = {static_cast<const std::byte*>(address), size};
+  return mapped;
+}
+
+void MappedFile::prefetch(std::size_t offset, std::size_t length) const noexcept {
+  if (offset >= bytes_.size()) return;
+  length = std::min(length, bytes_.size() - offset);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, length + (offset - begin),
+            MADV_WILLNEED);
+}
+
+}  // namespace lemma::base
