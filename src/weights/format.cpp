@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/format.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "weights/formats/codec.hpp"
+
+namespace lemma::weights {
+namespace {
+
+// In the order of the enumerators.
+constexpr std::array<const FormatTraits*, 7> kTable = {
+    &formats::kF32Traits,  &formats::kF16Traits,  &formats::kBF16Traits, &formats::kQ8_0Traits,
+    &formats::kQ4_0Traits, &formats::kQ4_KTraits, &formats::kQ6_KTraits,
+};
+
+constexpr char lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+}  // namespace
+
+const FormatTraits& traits(Format format) noexcept {
+  return *kTable[static_cast<std::size_t>(format)];
+}
+
+std::optional<Format> format_by_name(std::string_view name) noexcept {
+  for (const FormatTraits* t : kTable) {
+    if (std::ranges::equal(name, t->name, {}, lower, lower)) return t->format;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lemma::weights

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block formats: how the elements of a weight row are stored as bytes. Each format has one file in
+// formats/ with its layout drawn, a scalar dequantize and quantize, and its error bound; this
+// header is the table over them. Everything here is pure and thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lemma::weights {
+
+/// Formats that lemma knows by name. Values are our own; gguf/ maps GGML's type numbers onto them.
+enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K };
+
+struct FormatTraits {
+  Format format;
+  std::string_view name;         ///< as in file names: "F32", "Q4_K"
+  std::uint32_t block_elements;  ///< elements of one block: 1, 32 or 256
+  std::uint32_t block_bytes;     ///< bytes of one block
+  /// For a block whose largest |x| is a <= largest_magnitude, every element satisfies
+  /// |x - dequantize(quantize(x))| <= relative_error_bound * a + absolute_error_floor. The floor is
+  /// what the smallest scale that the format can store costs; it matters for tiny blocks only.
+  /// Above largest_magnitude the nearest storable value is taken: finite, but with no bound.
+  float relative_error_bound;
+  float absolute_error_floor;
+  float largest_magnitude;
+  /// Decodes `out.size()` elements (a multiple of block_elements) from whole blocks at `bytes`.
+  void (*dequantize)(const std::byte* bytes, std::span<float> out) noexcept;
+  /// Encodes `in` (a multiple of block_elements, all finite) to whole blocks at `bytes`.
+  void (*quantize)(std::span<const float> in, std::byte* bytes) noexcept;
+};
+
+/// The traits of `format`; every enumerator has an entry.
+const FormatTraits& traits(Format format) noexcept;
+
+/// The format called `name` (case-insensitive), or nothing.
+std::optional<Format> format_by_name(std::string_view name) noexcept;
+
+/// Bytes of one row of `elements` elements. `elements` must be a multiple of block_elements.
+inline std::size_t row_bytes(Format format, std::size_t elements) noexcept {
+  const FormatTraits& t = traits(format);
+  return elements / t.block_elements * t.block_bytes;
+}
+
+}  // namespace lemma::weights

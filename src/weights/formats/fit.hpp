@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Least-squares search for the scale (and the minimum) of a small group of elements. Rounding makes
+// the squared error a bumpy function of the scale, so a few starting scales are tried; for the
+// codes that each one gives, the best scale and minimum follow in closed form (linear regression).
+// Used by the encoders of Q4_0, Q4_K and Q6_K. Pure; doubles, so that no finite f32 overflows.
+#pragma once
+
+#include <span>
+
+namespace lemma::weights::formats {
+
+/// x ~ scale * q - min with q in [0, levels], scale >= 0 and min >= 0.
+struct Affine {
+  double scale = 0;
+  double min = 0;
+};
+Affine fit_affine(std::span<const float> x, int levels) noexcept;
+
+/// The scale (of either sign) of x ~ scale * q with q in [-levels, levels - 1].
+double fit_symmetric(std::span<const float> x, int levels) noexcept;
+
+/// The squared error of x against scale * q - min with each q the best code in [low, high].
+double squared_error(std::span<const float> x, double scale, double min, int low,
+                     int high) noexcept;
+
+}  // namespace lemma::weights::formats

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/view.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/aligned_buffer.hpp"
+#include "base/raise.hpp"
+
+namespace lemma::weights {
+namespace {
+
+using base::AlignedBuffer;
+using base::raise;
+
+/// The whole tensor as rows of its innermost dimension.
+Matrix whole(const TensorInfo& tensor) {
+  return {tensor.format,       tensor.rows(), tensor.row_elements(),
+          tensor.bytes.data(), nullptr,       tensor.name};
+}
+
+/// Puts bytes that the checkpoint does not hold behind `matrix`.
+void adopt(Matrix& matrix, AlignedBuffer buffer) {
+  auto owner = std::make_shared<AlignedBuffer>(std::move(buffer));
+  matrix.bytes = owner->data();
+  matrix.owner = std::move(owner);
+}
+
+/// The values of single elements can be read and moved only where a block is one element.
+void require_single_elements(const TensorInfo& tensor, std::string_view view) {
+  if (traits(tensor.format).block_elements == 1) return;
+  raise(ErrorKind::kUnsupported, "tensor '{}': {} needs F32, F16 or BF16, found {}", tensor.name,
+        view, traits(tensor.format).name);
+}
+
+void require_within(const TensorInfo& tensor, const View& view, std::uint64_t limit,
+                    std::string_view of_what) {
+  if (view.begin < view.end && view.end <= limit) return;
+  raise(ErrorKind::kBadFile,
+        "tensor '{}' of shape [{}]: expected a part of the {} {}, found [{}, {})", tensor.name,
+        fmt::join(tensor.shape, ", "), limit, of_what, view.begin, view.end);
+}
+
+Matrix rows(const TensorInfo& tensor, const View& view) {
+  Matrix out = whole(tensor);
+  require_within(tensor, view, out.rows, "rows of the tensor");
+  out.bytes = out.row(view.begin);
+  out.rows = view.end - view.begin;
+  return out;
+}
+
+Matrix strided_rows(const TensorInfo& tensor, const View& view) {
+  const Matrix in = whole(tensor);
+  require_within(tensor, view, view.stride, "rows of a group");
+  if (in.rows % view.stride != 0) {
+    raise(ErrorKind::kBadFile,
+          "tensor '{}' of shape [{}]: expected groups of {} rows, found {} rows", tensor.name,
+          fmt::join(tensor.shape, ", "), view.stride, in.rows);
+  }
+  const std::uint64_t groups = in.rows / view.stride, taken = view.end - view.begin;
+  Matrix out = in;
+  out.rows = groups * taken;
+  if (groups == 1 || taken == view.stride) {  // contiguous: nothing to copy
+    out.bytes = in.row(view.begin);
+    return out;
+  }
+  const std::size_t run = taken * in.row_bytes();
+  AlignedBuffer buffer = AlignedBuffer::uninitialized(groups * run);
+  for (std::uint64_t g = 0; g < groups; ++g) {
+    std::memcpy(buffer.data() + g * run, in.row(g * view.stride + view.begin), run);
+  }
+  adopt(out, std::move(buffer));
+  return out;
+}
+
+/// Whether a tensor is a vector: all of its elements along one dimension.
+bool is_vector(const TensorInfo& tensor) {
+  return std::ranges::count_if(tensor.shape, [](std::uint64_t n) { return n != 1; }) <= 1;
+}
+
+Matrix elements(const TensorInfo& tensor, const View& view) {
+  require_single_elements(tensor, "a part of a vector");
+  if (!is_vector(tensor)) {
+    raise(ErrorKind::kBadFile, "tensor '{}': expected a vector, found shape [{}]", tensor.name,
+          fmt::join(tensor.shape, ", "));
+  }
+  require_within(tensor, view, tensor.elements(), "elements of the vector");
+  Matrix out = whole(tensor);
+  out.rows = 1;
+  out.cols = view.end - view.begin;
+  out.bytes += view.begin * traits(tensor.format).block_bytes;
+  return out;
+}
+
+Matrix transpose(const TensorInfo& tensor) {
+  require_single_elements(tensor, "a transpose");
+  const std::size_t element = traits(tensor.format).block_bytes;
+  const std::size_t depth = tensor.shape.size();
+  const std::uint64_t r = depth < 2 ? 1 : tensor.shape[depth - 2], c = tensor.row_elements();
+  const std::uint64_t matrices = tensor.rows() / r;
+  Matrix out = whole(tensor);
+  out.rows = matrices * c;
+  out.cols = r;
+  AlignedBuffer buffer = AlignedBuffer::uninitialized(tensor.bytes.size());
+  for (std::uint64_t m = 0; m < matrices; ++m) {
+    const std::byte* from = tensor.bytes.data() + m * r * c * element;
+    std::byte* to = buffer.data() + m * r * c * element;
+    for (std::uint64_t j = 0; j < c; ++j) {
+      for (std::uint64_t i = 0; i < r; ++i) {
+        std::memcpy(to + (j * r + i) * element, from + (i * c + j) * element, element);
+      }
+    }
+  }
+  adopt(out, std::move(buffer));
+  return out;
+}
+
+template <typename Function>
+Matrix map(const TensorInfo& tensor, std::string_view view, Function function) {
+  require_single_elements(tensor, view);
+  Matrix out = whole(tensor);
+  AlignedBuffer buffer = AlignedBuffer::uninitialized(tensor.elements() * sizeof(float));
+  const auto values = buffer.as<float>().first(tensor.elements());
+  traits(tensor.format).dequantize(tensor.bytes.data(), values);
+  for (float& value : values) value = function(value);
+  out.format = Format::kF32;
+  adopt(out, std::move(buffer));
+  return out;
+}
+
+Matrix resolve(const TensorInfo& tensor, const View& view) {
+  switch (view.kind) {
+    case View::Kind::kWhole:
+      return whole(tensor);
+    case View::Kind::kRows:
+      return rows(tensor, view);
+    case View::Kind::kStridedRows:
+      return strided_rows(tensor, view);
+    case View::Kind::kElements:
+      return elements(tensor, view);
+    case View::Kind::kTranspose:
+      return transpose(tensor);
+    case View::Kind::kAddOne:
+      return map(tensor, "w + 1", [](float w) { return w + 1.f; });
+    case View::Kind::kNegExp:
+      return map(tensor, "-exp(w)", [](float w) { return -std::exp(w); });
+  }
+  raise(ErrorKind::kInternal, "tensor '{}': a view of unknown kind", tensor.name);
+}
+
+}  // namespace
+
+Matrix bind(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
+            std::uint64_t cols) {
+  const TensorInfo& tensor = checkpoint.at(ref.tensor);
+  Matrix matrix = resolve(tensor, ref.view);
+  // A vector lies the same in memory whichever dimension it was stored along.
+  if (rows == 1 && matrix.rows == cols && matrix.cols == 1 && is_vector(tensor)) {
+    std::swap(matrix.rows, matrix.cols);
+  }
+  if (matrix.rows == rows && matrix.cols == cols) return matrix;
+  const std::string seen = ref.view == View::whole()
+                               ? ""
+                               : fmt::format(", [{}, {}] in the view", matrix.rows, matrix.cols);
+  raise(ErrorKind::kBadFile, "tensor '{}': expected shape [{}, {}], found [{}]{}", tensor.name,
+        rows, cols, fmt::join(tensor.shape, ", "), seen);
+}
+
+std::vector<float> to_f32(const Matrix& matrix) {
+  std::vector<float> out(matrix.rows * matrix.cols);
+  traits(matrix.format).dequantize(matrix.bytes, out);
+  return out;
+}
+
+}  // namespace lemma::weights
