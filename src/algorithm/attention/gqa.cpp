@@ -48,10 +48,20 @@ void GqaSpec::validate() const {
   require(std::isfinite(softcap) && softcap >= 0.f, "softcap", "a finite number >= 0", softcap);
   require(std::isfinite(alibi_max_bias) && alibi_max_bias >= 0.f, "alibi_max_bias",
           "a finite number >= 0", alibi_max_bias);
+  require(std::isfinite(temperature_scale), "temperature_scale", "a finite number",
+          temperature_scale);
+  require(temperature_scale == 0.f || temperature_floor > 0, "temperature_floor",
+          "at least 1 where temperature_scale is set", temperature_floor);
 }
 
 Slots GqaSpec::slots() const {
   return {rows_of(kv_heads, head_dim, window), rows_of(kv_heads, value_dim, window)};
+}
+
+float query_temperature(const GqaSpec& spec, std::uint32_t position) noexcept {
+  if (spec.temperature_scale == 0.f) return 1.f;
+  return 1.f + spec.temperature_scale *
+                   std::log1p(static_cast<float>(position / spec.temperature_floor));
 }
 
 VisibleRange visible_range(std::uint32_t position, std::uint32_t window,
@@ -82,11 +92,12 @@ void attend(const GqaSpec& spec, std::span<const float> query, std::uint32_t pos
   thread_local std::vector<float> weights;  // grows to the longest range that a thread has seen
   weights.resize(range.end - range.begin);
 
+  const float temperature = query_temperature(spec, position);
   float largest = sink ? *sink : -std::numeric_limits<float>::infinity();
   for (std::uint32_t j = range.begin; j < range.end; ++j) {
     const std::span<const float> k = key(j);
     float score = 0.f;
-    for (std::size_t i = 0; i < query.size(); ++i) score += query[i] * k[i];
+    for (std::size_t i = 0; i < query.size(); ++i) score += query[i] * temperature * k[i];
     score = softcap(score * spec.scale, spec.softcap);
     if (slope != 0.f) score += slope * float(std::int64_t(j) - std::int64_t(position));
     weights[j - range.begin] = score;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Session: one timeline of tokens and what the model remembers of it. For programs that steer the
+// tokens themselves; `Engine::submit` is for those that want text. All work is done by the engine's
+// step loop; a Session's calls wait for it. One thread at a time may use a Session; it keeps its
+// engine alive.
+//
+//   auto session = engine->session();
+//   session->sync(prompt);                      // computes only what is new
+//   TokenId next = argmax(session->logits());
+//   session->decode(next);
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lemma/tokenizer.hpp"
+
+namespace lemma {
+
+/// What a sync did: `reused + computed` is the new length.
+struct SyncResult {
+  std::size_t reused = 0;    ///< tokens whose state was kept
+  std::size_t computed = 0;  ///< rows that the model really ran
+  std::string reason;        ///< why less than the common prefix was reused; empty if it was not less
+};
+
+struct RewindResult {
+  std::size_t length = 0;  ///< the length now: as wished, or the next shorter reachable one
+  std::string reason;      ///< why not as wished; empty otherwise
+};
+
+class Session {
+ public:
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  /// Makes the timeline equal to `tokens` (prompt tokens; not empty), reusing the longest prefix
+  /// that can be reused; at least the last token is computed unless the timeline is equal already.
+  /// Tokens that this session generated are entered anew. Throws kContextFull, kOutOfMemory,
+  /// kUsage (ids outside the vocabulary); the timeline is then as it was before, or shorter.
+  SyncResult sync(std::span<const TokenId> tokens);
+  /// Appends prompt tokens.
+  void append(std::span<const TokenId> tokens);
+  /// Appends one generated token.
+  void decode(TokenId token);
+  /// Cuts the timeline back.
+  RewindResult rewind(std::size_t length);
+
+  std::size_t length() const noexcept;
+  std::span<const TokenId> tokens() const noexcept;
+  /// The logits [V] after the last token; valid until the next call. Empty before any token and
+  /// after a rewind.
+  std::span<const float> logits() const noexcept;
+
+ private:
+  friend class Engine;
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lemma
