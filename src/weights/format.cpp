@@ -10,9 +10,9 @@ namespace lemma::weights {
 namespace {
 
 // In the order of the enumerators.
-constexpr std::array<const FormatTraits*, 7> kTable = {
+constexpr std::array<const FormatTraits*, kFormats.size()> kTable = {
     &formats::kF32Traits,  &formats::kF16Traits,  &formats::kBF16Traits, &formats::kQ8_0Traits,
-    &formats::kQ4_0Traits, &formats::kQ4_KTraits, &formats::kQ6_KTraits,
+    &formats::kQ4_0Traits, &formats::kQ4_KTraits, &formats::kQ6_KTraits, &formats::kQ5_0Traits,
 };
 
 constexpr char lower(char c) noexcept {

@@ -4,6 +4,7 @@
 // header is the table over them. Everything here is pure and thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,7 +14,7 @@
 namespace lemma::weights {
 
 /// Formats that lemma knows by name. Values are our own; gguf/ maps GGML's type numbers onto them.
-enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K };
+enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0 };
 
 struct FormatTraits {
   Format format;
@@ -32,6 +33,10 @@ struct FormatTraits {
   /// Encodes `in` (a multiple of block_elements, all finite) to whole blocks at `bytes`.
   void (*quantize)(std::span<const float> in, std::byte* bytes) noexcept;
 };
+
+/// Every format, in the order of the enumerators.
+inline constexpr std::array kFormats = {Format::kF32,  Format::kF16,  Format::kBF16, Format::kQ8_0,
+                                        Format::kQ4_0, Format::kQ4_K, Format::kQ6_K, Format::kQ5_0};
 
 /// The traits of `format`; every enumerator has an entry.
 const FormatTraits& traits(Format format) noexcept;

@@ -26,6 +26,14 @@ struct BlockQ4_0 {
   std::uint8_t qs[16];  ///< element i in the low nibble of byte i, element i + 16 in the high one
 };
 
+/// 32 codes of 5 bits and one scale: x = d * (q - 16).
+struct BlockQ5_0 {
+  static constexpr std::size_t kElements = 32;
+  std::uint16_t d;      ///< f16 scale, of either sign
+  std::uint8_t qh[4];   ///< bit 4 of element i is bit i % 8 of byte i / 8
+  std::uint8_t qs[16];  ///< low 4 bits, placed as in BlockQ4_0
+};
+
 /// 256 nibbles in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum:
 /// x = d * scale[j] * q - dmin * min[j].
 struct BlockQ4_K {
@@ -50,6 +58,7 @@ struct BlockQ6_K {
 
 static_assert(sizeof(BlockQ8_0) == 34 && alignof(BlockQ8_0) == 1);
 static_assert(sizeof(BlockQ4_0) == 18 && alignof(BlockQ4_0) == 1);
+static_assert(sizeof(BlockQ5_0) == 22 && alignof(BlockQ5_0) == 1);
 static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 1);
 static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 1);
 

@@ -252,6 +252,15 @@ std::vector<std::uint64_t> read_shape(Cursor& cursor, std::string_view what) {
   return shape;
 }
 
+std::string supported_types() {
+  std::string names;
+  for (const Format format : kFormats) {
+    if (!names.empty()) names += format == kFormats.back() ? " and " : ", ";
+    names += traits(format).name;
+  }
+  return names;
+}
+
 Format read_format(Cursor& cursor, std::string_view what) {
   const auto number = cursor.read<std::uint32_t>(what);
   const TensorType* type = tensor_type(number);

@@ -34,7 +34,7 @@ constexpr std::array kTensorTypes = {
     TensorType{3, "Q4_1", {}},
     TensorType{4, "Q4_2", {}},
     TensorType{5, "Q4_3", {}},
-    TensorType{6, "Q5_0", {}},
+    TensorType{6, "Q5_0", Format::kQ5_0},
     TensorType{7, "Q5_1", {}},
     TensorType{8, "Q8_0", Format::kQ8_0},
     TensorType{9, "Q8_1", {}},
