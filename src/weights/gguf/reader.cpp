@@ -266,9 +266,8 @@ Format read_format(Cursor& cursor, std::string_view what) {
   const TensorType* type = tensor_type(number);
   if (!type) raise(ErrorKind::kBadFile, "{}: unknown type number {}", what, number);
   if (!type->format) {
-    raise(ErrorKind::kUnsupported,
-          "{}: type {} is not supported (F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are)", what,
-          type->name);
+    raise(ErrorKind::kUnsupported, "{}: type {} is not supported ({} are)", what, type->name,
+          supported_types());
   }
   return *type->format;
 }
