@@ -2,7 +2,8 @@
 // Rotary position embedding: which dims of a head turn, by which angle. The spec says it all;
 // `RopeTable` is the spec worked out once to f32 frequencies, and `rotate` turns one head.
 // Precision: frequencies are computed in f64 and rounded once, the angle is the f32 product
-// position * frequency, cos and sin are taken of that f32 angle. Formulas: docs/contract.md, "RoPE".
+// position * frequency, cos and sin are taken of that f32 angle. Formulas: docs/contract.md,
+// "RoPE".
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sampling: from the logits of one row to one token id, by a fixed and documented order:
-//   logit bias -> penalties -> fence (excluded ids) -> temperature -> top-k -> top-p -> min-p -> draw.
+//   logit bias -> penalties -> fence (excluded ids) -> temperature -> top-k -> top-p -> min-p ->
+//   draw.
 // Randomness is one xorshift64* stream per request: temperature 0 draws nothing, any other draws
 // exactly once per token, so a seed gives the same tokens in any batch.
 // Rules and sources: docs/contract.md, "Sampling".

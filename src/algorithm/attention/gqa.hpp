@@ -31,6 +31,8 @@ struct GqaSpec {
 
   /// Throws kUnsupported naming the field that is wrong.
   void validate() const;
+  /// The KV head that query head `h` reads: neighbours share one.
+  std::uint32_t kv_head(std::uint32_t h) const noexcept { return h / (query_heads / kv_heads); }
   /// Keys and values: two slots of rows, [K * d] each.
   Slots slots() const;
   friend bool operator==(const GqaSpec&, const GqaSpec&) = default;
@@ -58,8 +60,8 @@ float query_temperature(const GqaSpec& spec, std::uint32_t position) noexcept;
 using RowReader = std::function<std::span<const float>(std::uint32_t kv_index)>;
 
 /// Attention of one query head: `query` [d] at `position` over `range`, keys and values through
-/// the readers, into `out` [d_v]. `sink` joins the softmax if not null; `slope` is ALiBi's (0: none).
-/// The largest score is subtracted first; sums run in ascending kv index.
+/// the readers, into `out` [d_v]. `sink` joins the softmax if not null; `slope` is ALiBi's (0:
+/// none). The largest score is subtracted first; sums run in ascending kv index.
 void attend(const GqaSpec& spec, std::span<const float> query, std::uint32_t position,
             VisibleRange range, const RowReader& key, const RowReader& value, const float* sink,
             float slope, std::span<float> out) noexcept;

@@ -20,9 +20,9 @@ enum class Activation : std::uint8_t {
 
 struct ActivationSpec {
   Activation kind = Activation::kSilu;
-  float limit = 0.f;                   ///< kSilu: 0 none; kSwigluOai: usually 7
-  float alpha = 1.702f;                ///< kSwigluOai
-  float beta = 4.f, linear_beta = 0.f; ///< kSitu
+  float limit = 0.f;                    ///< kSilu: 0 none; kSwigluOai: usually 7
+  float alpha = 1.702f;                 ///< kSwigluOai
+  float beta = 4.f, linear_beta = 0.f;  ///< kSitu
 
   void validate() const;  ///< throws kUnsupported naming the field
   friend bool operator==(const ActivationSpec&, const ActivationSpec&) = default;

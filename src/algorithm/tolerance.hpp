@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tolerances: how far a backend may be from the f32 reference, per operation, with the reason
+// beside each number. What is discrete (ids, ranges, positions) has none: it is equal. The numbers
+// compare one operation on equal inputs unless their comment says otherwise. They are derived, not
+// fitted: one that fails points at a fault, not at a number to raise.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+namespace lemma::algorithm {
+
+/// Admits |got - want| <= relative * |want| + absolute_of_max * max|want| over the compared row.
+/// The second term is for elements that are small by cancellation: their error is that of the
+/// large terms they are made of.
+struct Tolerance {
+  double relative = 0.0;
+  double absolute_of_max = 0.0;
+
+  bool admits(double got, double want, double largest_want) const noexcept {
+    return std::abs(got - want) <= relative * std::abs(want) + absolute_of_max * largest_want;
+  }
+  friend constexpr Tolerance operator+(Tolerance a, Tolerance b) noexcept {
+    return {a.relative + b.relative, a.absolute_of_max + b.absolute_of_max};
+  }
+  friend constexpr Tolerance operator*(double n, Tolerance a) noexcept {
+    return {n * a.relative, n * a.absolute_of_max};
+  }
+  friend bool operator==(const Tolerance&, const Tolerance&) = default;
+};
+
+namespace tolerance {
+
+/// One norm: the reference sums in f64 and is exact to a few units of 2^-24 (6e-8); a backend sums
+/// in f32 in another order, whose error for widths up to 16k stays below 128 * 2^-24 = 8e-6.
+inline constexpr Tolerance kNorm{1e-5, 1e-6};
+
+/// One rotation: the angle is the same f32 product everywhere, so only cos and sin (1-2 units of
+/// 2^-24 each) and two products differ. The sum u c - v s may cancel, hence the second term.
+inline constexpr Tolerance kRotate{1e-5, 1e-6};
+
+/// One attention: exp is 1-2 ulp, but its argument carries the score's rounding. Scores below 50
+/// with an error of sqrt(d) * 2^-24 relative move a weight by about 1e-5; the weights' errors then
+/// average out in the sum of values. Rows of state are equal on both sides: formats round, and
+/// backends do not.
+inline constexpr Tolerance kAttend{1e-5, 1e-6};
+
+/// One activation or other elementwise map: exp, tanh or erf to 1-2 ulp and a few products.
+inline constexpr Tolerance kElementwise{1e-5, 1e-6};
+
+/// One product of weights held in f32, f16 or bf16, widened exactly, with f32 inputs; `k` terms per
+/// output. Rounding of a sum is a random walk: its error grows as sqrt(k), in the ascending order
+/// of the reference as in any other. At k = 16384 one walk of unit terms is off by about
+/// 0.1 * sqrt(k) * 2^-24 = 8e-7 of the row's largest output; ten times that for rows whose terms
+/// are of unequal size. Short sums keep the floor of an elementwise map.
+inline Tolerance project(std::uint64_t k) noexcept {
+  const double growth = std::sqrt(double(k) / 16384.0);
+  return {std::fmax(5e-5 * growth, 1e-5), std::fmax(1e-5 * growth, 1e-6)};
+}
+
+/// One feed-forward block: the gate's and the up projection's errors meet in the product (the
+/// steepest activation here has slope 1.13), the down projection carries them on and adds its own.
+inline Tolerance mlp(std::uint64_t width, std::uint64_t hidden) noexcept {
+  return 2.0 * project(width) + project(hidden) + kElementwise;
+}
+
+/// The head: one product of `width` terms; a soft-cap after it has slope at most 1.
+inline Tolerance head(std::uint64_t width) noexcept {
+  return project(width) + kElementwise;
+}
+
+/// The hidden state after `layers` layers that were not fed the reference's inputs. Each layer adds
+/// the error of about ten operations to what the residual stream carries; errors may also be
+/// amplified, so the growth is taken as linear and not as a root: 1e-4 after four layers.
+inline Tolerance hidden(std::uint32_t layers) noexcept {
+  const double n = double(layers > 0 ? layers : 1);
+  return {2.5e-5 * n, 2.5e-5 * n};
+}
+
+/// Logits at the end of `layers` layers. They are differences of large terms, so only their largest
+/// counts: twice the hidden state's error, for the final norm and the head.
+inline Tolerance logits(std::uint32_t layers) noexcept {
+  return {0.0, 2.0 * hidden(layers).absolute_of_max};
+}
+
+/// Activations that travel in f16 (unit roundoff 2^-11) or bf16 (2^-8): four roundings.
+inline constexpr Tolerance kF16Activations{2e-3, 1e-3};
+inline constexpr Tolerance kBF16Activations{1.6e-2, 8e-3};
+
+/// How far an angle may be off: the f32 product position * frequency rounds to 2^-24 of itself, and
+/// an independent table's frequency may be off by the same; plus one ulp of cos or sin.
+inline double angle_error(double position, double inv_freq) noexcept {
+  return std::abs(position) * inv_freq * 0x1p-23 + 0x1p-23;
+}
+
+/// Quantized weights with activations rounded to int8 in groups of 32, against the reference on the
+/// dequantized weights, for one product.
+///
+/// A group with largest value a has the step a / 127, so an activation is off by at most a / 254,
+/// with a standard deviation of a / (254 sqrt 3) = a / 440 if the errors lie evenly. A dot product
+/// adds them as a random walk: sigma_y = rms(w) sqrt(k) a / 440, while the output itself is about
+/// rms(w) sqrt(k) rms(x): k drops out, and sigma_y / rms(y) = (a / rms(x)) / 440. For normal
+/// activations a / rms(x) is 2.4; it is sqrt(32) = 5.7 at worst, when one value rules each group,
+/// giving 1.3e-2. Six sigma bound an even distribution's sum with probability 1 - 3e-8, and a row
+/// of 300 or more outputs has a largest one of at least 3 rms(y): 6 / 3 * 1.3e-2. Weights that are
+/// dequantized alike on both sides add nothing.
+inline constexpr Tolerance kInt8Project{0.0, 2.6e-2};
+
+/// A feed-forward block of such products: three independent sources (gate, up, down) add as
+/// sqrt(3), times the activation's slope of at most 1.13.
+inline constexpr Tolerance kInt8Mlp{0.0, 5.2e-2};
+
+/// The same six sigma for one output with known data, which is far sharper: `w` the dequantized
+/// weight row and `x` the input, both [k], groups of 32 (the last may be short).
+double int8_bound(std::span<const float> w, std::span<const float> x) noexcept;
+
+}  // namespace tolerance
+}  // namespace lemma::algorithm
