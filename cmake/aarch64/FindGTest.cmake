@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# GoogleTest from the sources that Debian's package `googletest` installs.
+set(sources /usr/src/googletest)
+if(EXISTS ${sources}/CMakeLists.txt)
+  set(GTest_FOUND TRUE)
+  if(NOT TARGET GTest::gtest)
+    set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+    add_subdirectory(${sources} ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+    if(NOT TARGET GTest::gtest)
+      add_library(GTest::gtest ALIAS gtest)
+      add_library(GTest::gmock ALIAS gmock)
+    endif()
+  endif()
+else()
+  set(GTest_FOUND FALSE)
+endif()
