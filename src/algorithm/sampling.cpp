@@ -2,6 +2,7 @@
 #include "algorithm/sampling.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -22,48 +23,75 @@ void require(const char* field, float value, float low, float high) {
   }
 }
 
-struct Weighted {
-  std::int32_t id;
-  float logit;
-  double weight;  ///< exp((logit - largest) / temperature): 1 for the best
-};
-
-/// Rank order: logit descending, id ascending.
-bool before(const Weighted& a, const Weighted& b) noexcept {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+/// A token as one integer whose ascending order is the rank order: logit descending, then id
+/// ascending. The upper half is the logit's bits, mapped so that larger floats are smaller.
+std::uint64_t rank_key(float logit, std::size_t id) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.f);  // makes -0 equal to +0
+  const std::uint32_t descending = bits >> 31 != 0 ? bits : ~bits & 0x7fffffffu;
+  return std::uint64_t(descending) << 32 | id;
 }
 
-/// The items of a set in rank order, sorted only as far as someone looks: a vocabulary has a
-/// quarter of a million items, and the walk mostly ends within the first few hundred.
+/// The keys of the first `n` ranks among the logits that are not -infinity, in rank order. One pass
+/// with a threshold that rises: nearly every logit of a large vocabulary fails one comparison.
+std::vector<std::uint64_t> first_ranks(std::span<const float> logits, std::size_t n) {
+  std::vector<std::uint64_t> keys;
+  float threshold = -kInfinity;
+  const auto shrink = [&] {
+    if (keys.size() <= n) return;
+    std::nth_element(keys.begin(), keys.begin() + std::ptrdiff_t(n - 1), keys.end());
+    keys.resize(n);
+    threshold = logits[std::size_t(keys.back() & 0xffffffffu)];
+  };
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    // An equal logit of a later id ranks behind the n that are already there.
+    if (!(logits[i] > threshold)) continue;
+    keys.push_back(rank_key(logits[i], i));
+    if (keys.size() >= 2 * n) shrink();
+  }
+  shrink();
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+/// The tokens that may still be chosen, in rank order, sorted only as far as someone looks: the
+/// walk through a quarter of a million mostly ends within the first few hundred.
 class Ranking {
  public:
-  explicit Ranking(std::vector<Weighted>& items) : items_(items) {}
+  Ranking(std::span<const float> logits, float temperature, float largest) noexcept
+      : logits_(logits), temperature_(double(temperature)), largest_(double(largest)) {}
 
-  const Weighted& operator[](std::size_t rank) {
-    while (rank >= sorted_) extend();
-    return items_[rank];
+  std::int32_t id(std::size_t rank) {
+    if (rank >= keys_.size()) sort_to(std::max<std::size_t>(256, 8 * rank));
+    return std::int32_t(keys_[rank] & 0xffffffffu);
+  }
+  void sort_to(std::size_t n) { keys_ = first_ranks(logits_, n); }
+
+  /// exp((logit - largest) / temperature): 1 for the best.
+  double weight(std::int32_t id) const noexcept {
+    return std::exp((double(logits_[std::size_t(id)]) - largest_) / temperature_);
   }
 
  private:
-  void extend() {
-    const std::size_t end = std::min(items_.size(), std::max<std::size_t>(128, 4 * sorted_));
-    const auto first = items_.begin() + std::ptrdiff_t(sorted_);
-    const auto last = items_.begin() + std::ptrdiff_t(end);
-    if (end < items_.size()) std::nth_element(first, last, items_.end(), before);
-    std::sort(first, last, before);
-    sorted_ = end;
-  }
+  std::span<const float> logits_;
+  double temperature_, largest_;
+  std::vector<std::uint64_t> keys_;
+};
 
-  std::vector<Weighted>& items_;
-  std::size_t sorted_ = 0;
+/// A set of first ranks: how many and what they weigh. Weights are added in ascending id order.
+struct Mass {
+  std::size_t count = 0;
+  double weight = 0.0;
+
+  void add(double w) noexcept { ++count, weight += w; }
 };
 
 void check_finite(std::span<const float> logits) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] < kInfinity)) {
-      base::raise(ErrorKind::kNonFinite, "logit of token {} is {}", i, logits[i]);
-    }
-  }
+  const auto fits = [](float logit) { return logit < kInfinity; };  // NaN does not
+  bool all = true;
+  for (const float logit : logits) all &= fits(logit);
+  if (all) return;
+  const auto bad = std::find_if_not(logits.begin(), logits.end(), fits);
+  base::raise(ErrorKind::kNonFinite, "logit of token {} is {}", bad - logits.begin(), *bad);
 }
 
 std::size_t index_of(std::int32_t id, std::size_t vocabulary, const char* what) {
@@ -113,55 +141,56 @@ std::vector<float> adjusted_logits(const SamplingSpec& spec, std::span<const flo
   return adjusted;
 }
 
-/// The first `k` items in rank order, left in id order.
-void keep_top_k(std::int64_t k, std::vector<Weighted>& items) {
-  if (k <= 0 || std::uint64_t(k) >= items.size()) return;
-  std::vector<Weighted> ranked = items;
-  const auto last = ranked.begin() + std::ptrdiff_t(k - 1);
-  std::nth_element(ranked.begin(), last, ranked.end(), before);
-  std::erase_if(items, [&](const Weighted& item) { return before(*last, item); });
+/// What top-k leaves, whole and without the tokens that min-p drops.
+struct Masses {
+  Mass whole, above_min_p;
+};
+
+Masses weigh(const SamplingSpec& spec, std::span<const float> logits, Ranking& ranking) {
+  Masses masses;
+  const auto add = [&](std::int32_t id) {
+    const double weight = ranking.weight(id);
+    masses.whole.add(weight);
+    if (weight >= double(spec.min_p)) masses.above_min_p.add(weight);
+  };
+  const auto possible = std::size_t(
+      std::count_if(logits.begin(), logits.end(), [](float logit) { return logit > -kInfinity; }));
+  if (spec.top_k > 0 && std::uint64_t(spec.top_k) < possible) {
+    const auto k = std::size_t(spec.top_k);
+    ranking.sort_to(k);
+    std::vector<std::int32_t> ids(k);
+    for (std::size_t rank = 0; rank < k; ++rank) ids[rank] = ranking.id(rank);
+    std::sort(ids.begin(), ids.end());
+    for (const std::int32_t id : ids) add(id);
+  } else {
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (logits[i] > -kInfinity) add(std::int32_t(i));
+    }
+  }
+  return masses;
 }
 
-double weigh(float temperature, float largest, std::vector<Weighted>& items) {
-  double mass = 0.0;
-  for (Weighted& item : items) {
-    item.weight = std::exp((double(item.logit) - double(largest)) / double(temperature));
-    mass += item.weight;
+/// The shortest run of first ranks whose weight, added in rank order, reaches `goal`; at least one
+/// and at most `limit`.
+Mass first_reaching(double goal, std::size_t limit, Ranking& ranking) {
+  Mass mass;
+  while (mass.count < limit && (mass.count == 0 || mass.weight < goal)) {
+    mass.add(ranking.weight(ranking.id(mass.count)));
   }
   return mass;
 }
 
-/// The shortest run of first ranks whose weight reaches `goal`; at least one, at most all.
-std::size_t count_reaching(double goal, std::size_t size, Ranking& ranking, double& mass) {
-  mass = 0.0;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    mass += ranking[rank].weight;
-    if (mass >= goal) return rank + 1;
-  }
-  return size;
-}
-
-std::int32_t draw(double goal, std::size_t size, Ranking& ranking) {
+std::int32_t draw(double goal, std::size_t count, Ranking& ranking) {
   double mass = 0.0;
-  std::int32_t last = ranking[0].id;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const Weighted& item = ranking[rank];
-    mass += item.weight;
-    if (mass > goal) return item.id;
-    if (item.weight > 0.0) last = item.id;
+  std::int32_t last = ranking.id(0);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const std::int32_t id = ranking.id(rank);
+    const double weight = ranking.weight(id);
+    mass += weight;
+    if (mass > goal) return id;
+    if (weight > 0.0) last = id;
   }
   return last;  // rounding of the two sums can leave the goal just out of reach
-}
-
-void fill_trace(float temperature, std::size_t size, double mass, Ranking& ranking,
-                SamplingTrace* trace) {
-  if (!trace) return;
-  trace->kept.clear();
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const Weighted& item = ranking[rank];
-    trace->kept.push_back(
-        {item.id, float(double(item.logit) / double(temperature)), float(item.weight / mass)});
-  }
 }
 
 }  // namespace
@@ -214,25 +243,22 @@ std::int32_t sample(const SamplingSpec& spec, std::span<const float> logits,
     return id;
   }
 
-  std::vector<Weighted> items;
-  for (std::size_t i = 0; i < adjusted.size(); ++i) {
-    if (adjusted[i] > -kInfinity) items.push_back({std::int32_t(i), adjusted[i], 0.0});
-  }
-  keep_top_k(spec.top_k, items);
-  const double whole = weigh(spec.temperature, *best, items);
-  // Both remaining filters keep a run of first ranks, so the longer one may go first.
-  std::erase_if(items, [&](const Weighted& item) { return item.weight < double(spec.min_p); });
-
-  Ranking ranking(items);
-  std::size_t size = items.size();
-  double mass = 0.0;
+  Ranking ranking(adjusted, spec.temperature, *best);
+  const Masses masses = weigh(spec, adjusted, ranking);
+  // Top-p and min-p both keep a run of first ranks, so the shorter run is what both leave.
+  Mass kept = masses.above_min_p;
   if (spec.top_p < 1.f) {
-    size = count_reaching(double(spec.top_p) * whole, size, ranking, mass);
-  } else {
-    for (const Weighted& item : items) mass += item.weight;
+    kept = first_reaching(double(spec.top_p) * masses.whole.weight, kept.count, ranking);
   }
-  fill_trace(spec.temperature, size, mass, ranking, trace);
-  return draw(double(random.uniform()) * mass, size, ranking);
+  if (trace) {
+    trace->kept.clear();
+    for (std::size_t rank = 0; rank < kept.count; ++rank) {
+      const std::int32_t id = ranking.id(rank);
+      const double logit = double(adjusted[std::size_t(id)]) / double(spec.temperature);
+      trace->kept.push_back({id, float(logit), float(ranking.weight(id) / kept.weight)});
+    }
+  }
+  return draw(double(random.uniform()) * kept.weight, kept.count, ranking);
 }
 
 double log_probability(std::span<const float> logits, std::int32_t id) {
