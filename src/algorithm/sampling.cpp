@@ -195,14 +195,14 @@ std::int32_t draw(double goal, std::size_t count, Ranking& ranking) {
 
 }  // namespace
 
-void SamplingSpec::validate() const {
-  require("temperature", temperature, 0.f, 100.f);
-  require("top_p", top_p, 0.f, 1.f);
-  require("min_p", min_p, 0.f, 1.f);
-  require("repetition_penalty", repetition_penalty, 0.01f, 100.f);
-  require("presence_penalty", presence_penalty, -100.f, 100.f);
-  require("frequency_penalty", frequency_penalty, -100.f, 100.f);
-  for (const auto& [id, bias] : logit_bias) {
+void validate(const SamplingSpec& spec) {
+  require("temperature", spec.temperature, 0.f, 100.f);
+  require("top_p", spec.top_p, 0.f, 1.f);
+  require("min_p", spec.min_p, 0.f, 1.f);
+  require("repetition_penalty", spec.repetition_penalty, 0.01f, 100.f);
+  require("presence_penalty", spec.presence_penalty, -100.f, 100.f);
+  require("frequency_penalty", spec.frequency_penalty, -100.f, 100.f);
+  for (const auto& [id, bias] : spec.logit_bias) {
     if (id < 0) base::raise(ErrorKind::kUsage, "logit_bias: expected token ids >= 0, found {}", id);
     if (!(bias < kInfinity)) {
       base::raise(ErrorKind::kUsage,

@@ -9,24 +9,17 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
+
+#include "lemma/sampling.hpp"
 
 namespace lemma::algorithm {
 
-struct SamplingSpec {
-  float temperature = 1.f;         ///< 0: greedy, lowest id on ties
-  std::int64_t top_k = 0;          ///< <= 0 or >= V: off
-  float top_p = 1.f;               ///< 1: off; 0 keeps exactly the best
-  float min_p = 0.f;               ///< 0: off; keep p >= min_p * best p
-  float repetition_penalty = 1.f;  ///< 1: off; positive logits divided, negative multiplied
-  float presence_penalty = 0.f;    ///< subtracted once from each token that occurred
-  float frequency_penalty = 0.f;   ///< subtracted per occurrence
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  ///< -inf excludes the token
+/// The public struct is the spec: one definition for every front end.
+using SamplingSpec = lemma::Sampling;
 
-  /// Throws kUsage naming the field, its value and its range; NaN is refused everywhere.
-  void validate() const;
-};
+/// Throws kUsage naming the field, its value and its range; NaN is refused everywhere.
+void validate(const SamplingSpec& spec);
 
 /// xorshift64*; state 0 becomes 0x9e3779b97f4a7c15.
 class Random {

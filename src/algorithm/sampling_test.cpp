@@ -143,7 +143,7 @@ TEST(Sampling, RefusesAParameterOutsideItsRangeByName) {
     for (const float bad : {std::nanf(""), kInfinity, -kInfinity, -1000.f, 1000.f}) {
       SamplingSpec spec;
       spec.*field = bad;
-      const std::string message = error_of(ErrorKind::kUsage, [&] { spec.validate(); });
+      const std::string message = error_of(ErrorKind::kUsage, [&] { validate(spec); });
       EXPECT_EQ(message.find(name), 0u) << message;
     }
   }
@@ -153,7 +153,7 @@ TEST(Sampling, RefusesAParameterOutsideItsRangeByName) {
     }
     SamplingSpec spec;
     spec.*field = -1.f;
-    EXPECT_THROW(spec.validate(), Error) << name;
+    EXPECT_THROW(validate(spec), Error) << name;
   }
 }
 
@@ -169,7 +169,7 @@ TEST(Sampling, AcceptsEveryLimitOfItsParameters) {
                                            {.presence_penalty = -2.f},
                                            {.logit_bias = {{1, -kInfinity}, {0, 5.f}}}};
   for (const SamplingSpec& spec : specs) {
-    EXPECT_NO_THROW(spec.validate());
+    EXPECT_NO_THROW(validate(spec));
     EXPECT_NO_THROW(choose(spec, {1, 2, 3}));
   }
 }
@@ -177,10 +177,10 @@ TEST(Sampling, AcceptsEveryLimitOfItsParameters) {
 TEST(Sampling, RefusesABiasThatIsNoBias) {
   for (const float bad : {std::nanf(""), kInfinity}) {
     SamplingSpec spec{.logit_bias = {{3, bad}}};
-    const std::string message = error_of(ErrorKind::kUsage, [&] { spec.validate(); });
+    const std::string message = error_of(ErrorKind::kUsage, [&] { validate(spec); });
     EXPECT_NE(message.find("token 3"), std::string::npos) << message;
   }
-  error_of(ErrorKind::kUsage, [] { SamplingSpec{.logit_bias = {{-1, 1.f}}}.validate(); });
+  error_of(ErrorKind::kUsage, [] { validate(SamplingSpec{.logit_bias = {{-1, 1.f}}}); });
 }
 
 TEST(Sampling, RefusesIdsBeyondTheVocabulary) {
