@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/layout.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "lemma/error.hpp"
+
+namespace lemma::state {
+namespace {
+
+using algorithm::RowFormat;
+using algorithm::Slot;
+using algorithm::SlotKind;
+using testing::HasSubstr;
+
+Slot rows(std::uint32_t width, std::uint32_t window = 0, std::uint32_t ratio = 1,
+          std::uint32_t group = 32) {
+  return {SlotKind::kRows, width, window, ratio, group};
+}
+
+LayoutOptions options(RowFormat format, std::uint32_t page_size, std::uint32_t slack = 0) {
+  return {format, page_size, slack};
+}
+
+/// The message with which a layout is refused; empty if it is not, or with another kind.
+std::string refusal(std::vector<Slot> slots, const LayoutOptions& wanted, ErrorKind kind) {
+  try {
+    const Layout layout(slots, wanted);
+  } catch (const Error& error) {
+    if (error.kind() == kind) return error.what();
+  }
+  return {};
+}
+
+TEST(Layout, PutsSlotsBehindEachOtherOnCacheLines) {
+  const std::vector<Slot> slots = {rows(5), rows(7), rows(64)};
+  const Layout layout(slots, options(RowFormat::kF16, 3));
+  ASSERT_EQ(layout.slots().size(), 3u);
+  EXPECT_EQ(layout.slots()[0].row_bytes, 10u);
+  EXPECT_EQ(layout.slots()[0].page_offset, 0u);   // 3 rows of 10 bytes
+  EXPECT_EQ(layout.slots()[1].page_offset, 64u);  // 3 rows of 14 bytes
+  EXPECT_EQ(layout.slots()[2].page_offset, 128u);
+  ASSERT_EQ(layout.groups().size(), 1u);
+  EXPECT_EQ(layout.groups()[0].page_bytes, 128u + 3 * 128);
+}
+
+TEST(Layout, GroupsSlotsByWindowInOrderOfAppearance) {
+  const std::vector<Slot> slots = {rows(32, 16), rows(32), rows(32, 16), rows(32, 8)};
+  const Layout layout(slots, options(RowFormat::kF32, 4));
+  ASSERT_EQ(layout.groups().size(), 3u);
+  EXPECT_EQ(layout.groups()[0].window, 16u);
+  EXPECT_EQ(layout.groups()[1].window, 0u);
+  EXPECT_EQ(layout.groups()[2].window, 8u);
+  EXPECT_EQ(layout.slots()[0].group, 0u);
+  EXPECT_EQ(layout.slots()[1].group, 1u);
+  EXPECT_EQ(layout.slots()[2].group, 0u);
+  EXPECT_EQ(layout.slots()[3].group, 2u);
+  EXPECT_EQ(layout.slots()[1].page_offset, 0u);
+  EXPECT_EQ(layout.slots()[2].page_offset, 4u * 128);
+  EXPECT_EQ(layout.groups()[0].page_bytes, 2u * 4 * 128);
+}
+
+TEST(Layout, HoldsOneRowPerRatioTokens) {
+  const std::vector<Slot> slots = {rows(16, 0, 4), rows(16)};
+  const Layout layout(slots, options(RowFormat::kF32, 8));
+  EXPECT_EQ(layout.slots()[1].page_offset, 2u * 64);
+  EXPECT_EQ(layout.groups()[0].page_bytes, 2u * 64 + 8 * 64);
+  EXPECT_EQ(layout.formula_bytes(7), 1u * 64 + 7 * 64);
+}
+
+TEST(Layout, CountsThePlainFormulaForKeysAndValues) {
+  // 3 layers, 2 KV heads of 64.
+  const std::vector<Slot> slots(2 * 3, rows(2 * 64));
+  const std::size_t elements = std::size_t{2} * 3 * 1000 * 2 * 64;
+  EXPECT_EQ(Layout(slots, options(RowFormat::kF32, 8)).formula_bytes(1000), elements * 4);
+  EXPECT_EQ(Layout(slots, options(RowFormat::kF16, 8)).formula_bytes(1000), elements * 2);
+  EXPECT_EQ(Layout(slots, options(RowFormat::kBF16, 8)).formula_bytes(1000), elements * 2);
+  // One f16 scale per 32 elements.
+  EXPECT_EQ(Layout(slots, options(RowFormat::kQ8, 8)).formula_bytes(1000),
+            elements + elements / 32 * 2);
+}
+
+TEST(Layout, TakesWholePagesOfTheFormula) {
+  const std::vector<Slot> slots(2 * 3, rows(2 * 64));
+  for (const RowFormat format : {RowFormat::kF32, RowFormat::kF16, RowFormat::kQ8}) {
+    const Layout layout(slots, options(format, 128));
+    EXPECT_EQ(layout.bytes_for(1024, 512), layout.formula_bytes(1024));
+    EXPECT_EQ(layout.bytes_for(1025, 512), layout.formula_bytes(1024 + 128));
+  }
+}
+
+TEST(Layout, CountsAWindowOnceItIsFull) {
+  const std::vector<Slot> slots = {rows(32, 10), rows(32)};
+  const Layout layout(slots, options(RowFormat::kF32, 4));
+  EXPECT_EQ(layout.formula_bytes(6), 128u * (6 + 6));
+  EXPECT_EQ(layout.formula_bytes(50), 128u * (10 + 50));
+}
+
+TEST(Layout, SaysTheFormulaInWords) {
+  const std::vector<Slot> slots = {rows(64), rows(64), rows(64, 8), rows(64, 8)};
+  EXPECT_EQ(Layout(slots, options(RowFormat::kF16, 4)).formula(100),
+            "2 slots x 100 rows x 128 bytes (64 f16) + "
+            "2 slots x 8 rows (window 8) x 128 bytes (64 f16) = 27648 bytes");
+  EXPECT_EQ(Layout(std::vector<Slot>{rows(64, 0, 4)}, options(RowFormat::kQ8, 4)).formula(100),
+            "1 slots x 25 rows (one per 4 tokens) x 68 bytes (64 q8 and 2 scales) = 1700 bytes");
+}
+
+TEST(Layout, BoundsThePagesOfAWindow) {
+  const std::vector<Slot> slots = {rows(32), rows(32, 16)};
+  const Layout layout(slots, options(RowFormat::kF32, 8, 8));
+  EXPECT_EQ(layout.retained(1), 24u);
+  EXPECT_EQ(layout.pages_for(0, 1000, 1), 125u);
+  EXPECT_EQ(layout.pages_for(1, 1000, 1), 4u);   // 24 kept and 1 new, anywhere in pages of 8
+  EXPECT_EQ(layout.pages_for(1, 1000, 16), 6u);  // 40
+  EXPECT_EQ(layout.pages_for(1, 30, 16), 4u);    // no more than there are
+  EXPECT_EQ(layout.pages_for(1, 24, 1), 3u);
+  EXPECT_EQ(layout.pages_for(1, 0, 1), 0u);
+  const std::size_t most = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(layout.pages_for(1, 1000, most), 125u);
+  EXPECT_EQ(layout.pages_for(0, most, most), most / 8 + 1);
+}
+
+TEST(Layout, HasNoGroupsWithoutSlots) {
+  const Layout layout(std::vector<Slot>{}, LayoutOptions{});
+  EXPECT_TRUE(layout.groups().empty());
+  EXPECT_EQ(layout.bytes_for(1000, 10), 0u);
+  EXPECT_EQ(layout.formula(1000), "no state");
+}
+
+TEST(Layout, RefusesSlotsThatItCannotLayOut) {
+  const auto kind = ErrorKind::kUnsupported;
+  const LayoutOptions f16 = options(RowFormat::kF16, 8);
+  EXPECT_THAT(refusal({rows(32), rows(32, 0, 3)}, f16, kind), HasSubstr("slot 1: one row per 3"));
+  EXPECT_THAT(refusal({rows(32, 0, 0)}, f16, kind), HasSubstr("slot 0: one row per 0"));
+  EXPECT_THAT(refusal({rows(0)}, f16, kind), HasSubstr("slot 0: width is 0"));
+  EXPECT_THAT(refusal({rows(32)}, options(RowFormat::kF16, 0), kind), HasSubstr("one position"));
+  Slot fixed = rows(32);
+  fixed.kind = SlotKind::kFixed;
+  EXPECT_THAT(refusal({fixed}, f16, kind), HasSubstr("slot 0: fixed blocks"));
+}
+
+TEST(Layout, AsksForWholeGroupsOnlyWhereTheFormatHasScales) {
+  const LayoutOptions q8 = options(RowFormat::kQ8, 8);
+  EXPECT_THAT(refusal({rows(48)}, q8, ErrorKind::kUnsupported),
+              HasSubstr("slot 0: groups of 32 elements, as q8 needs, do not divide a width of 48"));
+  EXPECT_THAT(refusal({rows(48, 0, 1, 0)}, q8, ErrorKind::kUnsupported), HasSubstr("groups of 0"));
+  EXPECT_NO_THROW(Layout(std::vector<Slot>{rows(48)}, options(RowFormat::kF16, 8)));
+}
+
+TEST(Layout, RefusesPagesBeyondTheAddressSpace) {
+  const std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
+  EXPECT_THAT(refusal({rows(most)}, options(RowFormat::kF32, most), ErrorKind::kInternal),
+              HasSubstr(" x "));
+  const std::vector<Slot> two(2, rows(most / 4));  // each fits, their sum does not
+  EXPECT_THAT(refusal(two, options(RowFormat::kF32, most), ErrorKind::kInternal), HasSubstr(" + "));
+}
+
+}  // namespace
+}  // namespace lemma::state
