@@ -68,6 +68,14 @@ class Includes(Tree):
         self.assertIn("json_fwd.hpp", found)
         self.assertIn("<boost/any.hpp> is neither", found)
 
+    def test_lets_only_tests_reach_a_header_for_tests(self):
+        self.write("src/state/world.hpp", "#include <gtest/gtest.h>\n")
+        self.write("src/state/s_test.cpp", '#include "state/world.hpp"\n')
+        self.assertEqual(self.problems(), "")
+        self.write("src/state/s.cpp", '#include "state/world.hpp"\n')
+        self.assertIn("src/state/s.cpp: reaches src/state/world.hpp, a header for tests",
+                      self.problems())
+
     def test_keeps_the_public_api_free_of_all_else(self):
         self.write("src/base/a.hpp", "")
         self.write("include/lemma/x.hpp", '#include "base/a.hpp"\n#include <fmt/format.h>\n')
@@ -130,6 +138,14 @@ class Headers(Tree):
             self.assertEqual(len(problems), 2)
             self.assertIn("src/base/bad.hpp does not compile alone", problems[0])
             self.assertIn("src/base/twice.hpp", problems[1])
+
+    def test_leaves_a_header_that_stands_first_in_a_source_to_the_build(self):
+        self.write("src/base/own.hpp", "")
+        self.write("src/base/other.hpp", "")
+        self.write("src/base/own.cpp", '#include "base/own.hpp"\n#include "base/other.hpp"\n')
+        self.write("src/base/own_neon.cpp", '#include "base/other.hpp"\n')
+        self.assertEqual(check_headers.compiled_by_the_build(self.root),
+                         {Path("src/base/own.hpp")})
 
     def test_tries_again_when_an_included_header_changes(self):
         self.write("src/base/a.hpp", "#pragma once\n")
