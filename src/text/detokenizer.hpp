@@ -9,6 +9,7 @@
 //   std::cout << out.finish();
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "text/tokenizer.hpp"
@@ -45,7 +46,8 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   DetokenizerOptions options_;
-  std::string held_;  ///< at most 3 bytes: a proper prefix of one character
+  bool at_text_start_;  ///< no token has given text yet, and the first blank is not the text's
+  std::string held_;    ///< at most 3 bytes: a proper prefix of one character
 };
 
 }  // namespace lemma::text

@@ -51,21 +51,37 @@ struct DecodeOptions {
   bool at_text_start = true;
 };
 
+/// Facts that some converters leave out or get wrong, as a user may set them.
+struct TokenizerOverrides {
+  /// SentencePiece: text gets a blank in front, at its start and behind every token that is cut out
+  /// whole (the "legacy" rule of Hugging Face). Default: `tokenizer.ggml.add_space_prefix`, and
+  /// true where the file lacks it.
+  std::optional<bool> add_space_prefix;
+};
+
+/// What encode() did, for those who ask.
+struct EncodeReport {
+  std::size_t steps = 0;  ///< characters read and neighbours compared: grows linearly with the text
+};
+
 class Tokenizer {
  public:
   /// Builds the tokenizer that `tokenizer.ggml.*` describes. Throws kBadFile for keys that are
   /// missing, of a wrong type or that contradict each other, and kUnsupported for a tokenizer model
   /// or pre-tokenizer that is not known (the message lists the known ones).
-  static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata);
+  static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata,
+                                                        TokenizerOverrides overrides = {});
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// The ids of `text`. User-defined pieces always match; control tokens only with parse_special.
-  /// BOS is added even where the text itself spells one with parse_special (see starts_with_two_bos).
-  /// Throws kBadFile if the text needs a byte or unknown token that the vocabulary lacks.
-  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  /// BOS is added even where the text itself spells one with parse_special (see
+  /// starts_with_two_bos). Throws kBadFile if the text needs a byte or unknown token that the
+  /// vocabulary lacks, and kUsage for a text of 1 GiB or more.
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {},
+                              EncodeReport* report = nullptr) const;
 
   /// True if `ids` begin with BOS twice: someone typed BOS and the metadata added one as well. A
   /// program that reads raw text from a person should warn then.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The merge loop that every byte-pair encoding shares: of all neighbours that may merge, the best
+// pair merges first, of equal ones the leftmost, until none is left. The rule itself (scores or
+// ranks) is the caller's. A text of n symbols costs at most 3n candidates, each pushed and popped
+// once on a heap; there is no recursion.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace lemma::text {
+
+/// A run of bytes that is one symbol so far, linked to its neighbours. `tag` is the caller's.
+struct MergeSymbol {
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::uint32_t begin, end;  ///< byte offsets; begin == end once it was merged into its left one
+  std::uint32_t prev, next;  ///< indices, or kNone
+  std::int32_t tag;
+};
+
+/// What merging two neighbours gives: the smallest `order` goes first.
+struct Merged {
+  double order;
+  std::int32_t tag;
+};
+
+struct MergeCandidate {
+  double order;
+  std::uint32_t left, right;
+  std::uint32_t end;  ///< the right symbol's end when the candidate was made
+  std::int32_t tag;
+};
+
+/// Buffers that are reused between texts, and a count of the work done.
+struct MergeScratch {
+  std::vector<MergeSymbol> symbols;
+  std::vector<MergeCandidate> heap;
+  std::size_t steps = 0;  ///< neighbours looked at and characters split, since construction
+};
+
+/// Appends a symbol behind the last one.
+inline void push_symbol(std::vector<MergeSymbol>& symbols, std::uint32_t begin, std::uint32_t end,
+                        std::int32_t tag) {
+  const auto index = static_cast<std::uint32_t>(symbols.size());
+  const std::uint32_t prev = index == 0 ? MergeSymbol::kNone : index - 1;
+  if (index > 0) symbols.back().next = index;
+  symbols.push_back({begin, end, prev, MergeSymbol::kNone, tag});
+}
+
+/// Merges `scratch.symbols` as far as `find(left, right) -> std::optional<Merged>` allows. The
+/// survivors are those with begin < end, in order.
+template <typename Find>
+void merge_symbols(MergeScratch& scratch, const Find& find) {
+  std::vector<MergeSymbol>& symbols = scratch.symbols;
+  std::vector<MergeCandidate>& heap = scratch.heap;
+  const auto worse = [](const MergeCandidate& a, const MergeCandidate& b) {
+    return a.order != b.order ? a.order > b.order : a.left > b.left;
+  };
+  const auto consider = [&](std::uint32_t left, std::uint32_t right) {
+    if (left == MergeSymbol::kNone || right == MergeSymbol::kNone) return;
+    ++scratch.steps;
+    const std::optional<Merged> merged = find(symbols[left], symbols[right]);
+    if (!merged) return;
+    heap.push_back({merged->order, left, right, symbols[right].end, merged->tag});
+    std::push_heap(heap.begin(), heap.end(), worse);
+  };
+
+  heap.clear();
+  for (std::uint32_t i = 1; i < symbols.size(); ++i) consider(i - 1, i);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), worse);
+    const MergeCandidate best = heap.back();
+    heap.pop_back();
+    MergeSymbol& left = symbols[best.left];
+    MergeSymbol& right = symbols[best.right];
+    // A candidate is stale if either side has been merged with something else since.
+    if (left.begin == left.end || left.next != best.right || right.end != best.end) continue;
+    left.end = right.end;
+    left.tag = best.tag;
+    left.next = right.next;
+    if (left.next != MergeSymbol::kNone) symbols[left.next].prev = best.left;
+    right.begin = right.end;
+    consider(left.prev, best.left);
+    consider(best.left, left.next);
+  }
+}
+
+}  // namespace lemma::text
