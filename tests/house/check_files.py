@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that hold for each file by itself: length, licence line, names, places, machine paths."""
+"""Rules that hold for each file by itself: length, licence line, names, places,
+machine paths, links of the documents."""
 import re
 import sys
 from pathlib import Path
@@ -53,6 +54,13 @@ def check_file(path, text):
     return problems
 
 
+def dead_links(root, path, text):
+    """Links of a Markdown file to files of the tree that are not there."""
+    targets = re.findall(r"\]\(([^)#\s]+)", text)
+    return [f"{path}: links to {target}, which is not there" for target in targets
+            if "://" not in target and not Path(root, path.parent, target).exists()]
+
+
 def check(root=tree.ROOT):
     problems = []
     for path in tree.files(root):
@@ -61,7 +69,10 @@ def check(root=tree.ROOT):
             continue  # binary fixtures and fuzz seeds
         if path.parts[:2] == ("tests", "corpus"):
             continue
-        problems += check_file(path, data.decode("utf-8", errors="replace"))
+        text = data.decode("utf-8", errors="replace")
+        problems += check_file(path, text)
+        if path.suffix == ".md":
+            problems += dead_links(root, path, text)
     return problems
 
 

@@ -127,6 +127,14 @@ class Files(unittest.TestCase):
         self.assertEqual(self.problems("README.md", "../shared/tmp/x a/work/b $HOME/work/x\n"), "")
 
 
+class Links(Tree):
+    def test_finds_a_dead_link(self):
+        self.write("docs/there.md", "see [x](https://example.org/y) and [up](../docs/there.md#part)\n")
+        self.write("README.md", "[a](docs/there.md) [b](docs/gone.md)\n")
+        self.assertEqual(check_files.check(self.root),
+                         ["README.md: links to docs/gone.md, which is not there"])
+
+
 class Headers(Tree):
     def test_finds_a_header_that_leans_on_others(self):
         compiler = shutil.which("c++") or shutil.which("g++")
