@@ -48,7 +48,9 @@ std::size_t match_contraction(Chars chars, std::size_t at, std::size_t end, bool
   const auto letter = [&](std::size_t i) -> char32_t {
     if (i >= end) return 0;
     const char32_t c = chars[i].code_point;
-    return any_case && c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
+    if (!any_case) return c;
+    if (c == 0x17f) return 's';  // the long s folds to s, as in the reference's (?i:'s)
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
   };
   const char32_t first = letter(at + 1), second = letter(at + 2);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;

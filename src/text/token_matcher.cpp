@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/token_matcher.hpp"
 
+#include "base/raise.hpp"
+
 namespace lemma::text {
 
 TokenMatcher::TokenMatcher() : nodes_(1), by_first_(256, kNone) {}
@@ -18,6 +20,9 @@ void TokenMatcher::add(std::string_view spelling, TokenId id) {
     const auto byte = static_cast<unsigned char>(c);
     std::uint32_t next = child(node, byte);
     if (next == kNone) {
+      if (nodes_.size() >= kNone) {
+        base::raise(ErrorKind::kBadFile, "the special tokens' spellings take 4 GiB or more");
+      }
       next = static_cast<std::uint32_t>(nodes_.size());
       nodes_.push_back({kNone, nodes_[node].first_child, -1, byte});
       nodes_[node].first_child = next;

@@ -19,6 +19,7 @@ class TokenMatcher {
   TokenMatcher();
 
   /// Adds a spelling; an empty one is ignored. If two tokens share a spelling, the first counts.
+  /// Throws kBadFile when the spellings of a file fill 2^32 places.
   void add(std::string_view spelling, TokenId id);
 
   struct Match {

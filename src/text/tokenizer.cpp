@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
 #include "base/raise.hpp"
 #include "text/pretokenizer.hpp"
 #include "text/segmenter.hpp"
@@ -69,6 +70,11 @@ Tokenizer::Parts::Parts(const weights::Metadata& metadata, TokenizerOverrides ov
         metadata.boolean_or("tokenizer.ggml.add_space_prefix", true));
     segmenter = make_sentencepiece(vocabulary, special.tokens.unknown, space_prefix);
   } else {
+    if (!metadata.has("tokenizer.ggml.pre")) {
+      base::log(base::LogLevel::kWarning,
+                "the file names no pre-tokenizer (tokenizer.ggml.pre): 'default' is taken, which "
+                "may cut words otherwise than the model was trained on");
+    }
     segmenter = make_byte_level_bpe(metadata, vocabulary);
   }
   build_matchers();
@@ -131,6 +137,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
     }
   }
   if (options.add_special && special.adds_eos) ids.push_back(*special.tokens.eos);
+  if (options.add_special && special.adds_bos && starts_with_two_bos(ids)) {
+    base::log(base::LogLevel::kWarning,
+              "the text begins with the BOS token '{}' and the model adds one: the prompt has two",
+              parts_->vocabulary.text(*special.tokens.bos));
+  }
   if (report) report->steps = scratch.steps;
   return ids;
 }

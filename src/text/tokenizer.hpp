@@ -77,14 +77,15 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// The ids of `text`. User-defined pieces always match; control tokens only with parse_special.
-  /// BOS is added even where the text itself spells one with parse_special (see
-  /// starts_with_two_bos). Throws kBadFile if the text needs a byte or unknown token that the
-  /// vocabulary lacks, and kUsage for a text of 1 GiB or more.
+  /// BOS is added even where the text itself spells one with parse_special: someone typed it on
+  /// purpose, and a warning is logged. What a chat template wrote is encoded without add_special.
+  /// Throws kBadFile if the text needs a byte or unknown token that the vocabulary lacks, and
+  /// kUsage for a text of 1 GiB or more.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {},
                               EncodeReport* report = nullptr) const;
 
   /// True if `ids` begin with BOS twice: someone typed BOS and the metadata added one as well. A
-  /// program that reads raw text from a person should warn then.
+  /// program that reads raw text from a person should say so.
   bool starts_with_two_bos(std::span<const TokenId> ids) const noexcept;
 
   /// The bytes that `ids` stand for, exactly (they need not be valid UTF-8).

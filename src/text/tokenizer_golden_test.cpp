@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -29,15 +30,12 @@ std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The tokenizer of a file; the last one is kept, since several tests in a row want it.
+/// The tokenizer of a file, read once for all tests.
 std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path) {
-  static std::filesystem::path last_path;
-  static std::shared_ptr<const Tokenizer> last;
-  if (path != last_path) {
-    last = Tokenizer::from_metadata(weights::open_checkpoint(path)->metadata());
-    last_path = path;
-  }
-  return last;
+  static std::map<std::filesystem::path, std::shared_ptr<const Tokenizer>> read;
+  std::shared_ptr<const Tokenizer>& tokenizer = read[path];
+  if (!tokenizer) tokenizer = Tokenizer::from_metadata(weights::open_checkpoint(path)->metadata());
+  return tokenizer;
 }
 
 /// Text fields whose bytes are not UTF-8 are stored as `<name>_hex`.

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.hpp"
 #include "lemma/error.hpp"
 #include "test_data.hpp"
 #include "text/pretokenizer.hpp"
@@ -153,7 +154,26 @@ TEST(Tokenizer, ReportsABosThatWasTypedOnTopOfTheAddedOne) {
   const auto t = Tokenizer::from_metadata(sample::sentencepiece());
   EXPECT_FALSE(t->starts_with_two_bos(t->encode("<s>a")));
   EXPECT_FALSE(t->starts_with_two_bos(t->encode("a", {.parse_special = true})));
+  std::string warned;
+  base::set_log_sink([&](base::LogLevel, std::string_view message) { warned = message; });
   EXPECT_TRUE(t->starts_with_two_bos(t->encode("<s>a", {.parse_special = true})));
+  EXPECT_THAT(warned, HasSubstr("'<s>'"));
+  warned.clear();
+  // What a template wrote is taken as it is: no BOS is added to it, so none is doubled.
+  EXPECT_FALSE(
+      t->starts_with_two_bos(t->encode("<s>a", {.add_special = false, .parse_special = true})));
+  EXPECT_EQ(warned, "");
+  base::set_log_sink({});
+}
+
+TEST(Tokenizer, WarnsWhereTheFileNamesNoPreTokenizer) {
+  std::string warned;
+  base::set_log_sink([&](base::LogLevel, std::string_view message) { warned = message; });
+  const auto t = Tokenizer::from_metadata(sample::byte_level_builder().metadata("gpt2"));
+  base::set_log_sink({});
+  EXPECT_THAT(warned, HasSubstr("tokenizer.ggml.pre"));
+  // The default rule keeps punctuation apart from a blank in front of it.
+  EXPECT_THAT(plain(*t, " ."), ElementsAre(' ', '.'));
 }
 
 TEST(Tokenizer, EndsGenerationOnTheNamedIdAndOnWellKnownSpellings) {
@@ -262,6 +282,12 @@ TEST(TokenizerContract, RefusesArraysOfAWrongTypeOrLength) {
   expect_refused(with(spm, tokens, std::nullopt), ErrorKind::kBadFile, tokens);
   expect_refused(with(spm, tokens, weights::Value{std::vector<std::string>{}, "array"}),
                  ErrorKind::kBadFile, tokens);
+}
+
+TEST(TokenizerContract, RefusesASpellingOfAbsurdLength) {
+  sample::Builder b = sample::byte_level_builder();
+  b.add(std::string(70000, 'x'));
+  expect_refused(b.metadata("gpt2"), ErrorKind::kBadFile, "70000 bytes");
 }
 
 TEST(TokenizerContract, RefusesByteTokensThatSpellNoByte) {

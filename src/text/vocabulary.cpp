@@ -14,6 +14,10 @@ constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kKindsKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
 
+// Look-ups hash up to the longest spelling, so its length bounds the work per character of text.
+// Real vocabularies stay below 300 bytes.
+constexpr std::size_t kLongestSpelling = 1 << 16;
+
 void check_length(std::string_view key, std::size_t found, std::size_t tokens) {
   if (found != tokens) {
     base::raise(ErrorKind::kBadFile, "metadata '{}' has {} entries, expected {} (one per token)",
@@ -53,6 +57,11 @@ Vocabulary::Vocabulary(const weights::Metadata& metadata) : texts_(metadata.stri
   index_.reserve(texts_.size());
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     longest_ = std::max(longest_, texts_[i].size());
+    if (longest_ > kLongestSpelling) {
+      base::raise(ErrorKind::kBadFile,
+                  "metadata '{}': token {} is {} bytes long, expected at most {}", kTokensKey, i,
+                  longest_, kLongestSpelling);
+    }
     if (!texts_[i].empty()) index_.emplace(texts_[i], static_cast<TokenId>(i));
   }
 }
