@@ -235,6 +235,13 @@ TEST(RopeScaling, YarnWithoutTruncationKeepsFractionalCorrectionDims) {
   }
 }
 
+TEST(RopeScaling, YarnEndsItsRampAtTheLastDim) {
+  // The correction dims are 1 and 8, of which the second is held to 7: pair 3 lies at a third.
+  const YarnScaling yarn{.factor = 4.f, .original_context = 1e8f, .beta_fast = 1e6f};
+  const RopeTable table(RopeSpec{.rotary_dim = 8, .scaling = yarn});
+  EXPECT_FLOAT_EQ(table.inv_freq()[3], 7.5e-4f);
+}
+
 TEST(RopeScaling, YarnTurnsAnEmptyRampIntoAStep) {
   const YarnScaling yarn{.factor = 4.f, .original_context = 1.f};  // both correction dims below 0
   const RopeTable table(RopeSpec{.rotary_dim = 8, .scaling = yarn});

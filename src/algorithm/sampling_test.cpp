@@ -258,6 +258,7 @@ TEST(Filter, OfTopPKeepsTheShortestPrefixThatReachesIt) {
   EXPECT_EQ(kept({.top_p = 0.55f}, logits).size(), 2u);
   EXPECT_EQ(kept({.top_p = 0.79f}, logits).size(), 2u);
   EXPECT_EQ(kept({.top_p = 0.81f}, logits).size(), 3u);
+  EXPECT_EQ(kept({.top_p = 0.5f}, {0, 0}).size(), 1u);  // reached exactly
   const auto two = kept({.top_p = 0.55f}, logits);
   EXPECT_FLOAT_EQ(two[0].probability, 0.625f);
   EXPECT_FLOAT_EQ(two[1].probability, 0.375f);
@@ -274,6 +275,10 @@ TEST(Filter, MeasuresTopPWithinWhatTopKLeft) {
   // Of the two best, the first has 4/7 of the mass: enough for 0.5, which 0.4 of all is not.
   EXPECT_EQ(kept({.top_k = 2, .top_p = 0.5f}, logits).size(), 1u);
   EXPECT_EQ(kept({.top_p = 0.5f}, logits).size(), 2u);
+}
+
+TEST(Filter, RanksEqualLogitsByIdWhateverTheSignOfZero) {
+  EXPECT_EQ(ids_of(kept({}, {-0.f, 0.f, 0.f, -0.f})), (Ids{0, 1, 2, 3}));
 }
 
 TEST(Filter, OfMinPIsRelativeToTheBest) {
@@ -315,6 +320,12 @@ TEST(Draw, TakesTheFirstRankWhoseCumulativeMassExceedsTheNumber) {
     ++seen[want];
   }
   for (const int count : seen) EXPECT_GT(count, 30);
+}
+
+TEST(Draw, OfANumberOnABoundaryTakesTheRankBehindIt) {
+  Random twin(7767648);
+  ASSERT_EQ(twin.uniform(), 0.5f);
+  EXPECT_EQ(draws({}, {0, 0}, 7767648, 1), (Ids{1}));
 }
 
 TEST(Draw, AgreesWithAPublishedSamplerWhereTheRulesCoincide) {

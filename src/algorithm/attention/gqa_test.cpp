@@ -213,6 +213,12 @@ TEST(AttendSink, LargerThanEveryScoreTakesItAll) {
   EXPECT_EQ(attend_scores(one_head(1), {0, 1}, {1, 2}, &huge), 0.f);
 }
 
+TEST(AttendSink, IsSubtractedWhenItIsTheLargest) {
+  // exp(90) is beyond f32; exp(0 - 90), a subnormal, is not.
+  const float sink = 90.f;
+  EXPECT_NEAR(attend_scores(one_head(1), {0}, {1e38f}, &sink), 0.0819401f, 1e-5f);
+}
+
 TEST(AttendSink, IsNeitherScaledNorCapped) {
   GqaSpec spec = one_head(1, 0.25f);
   spec.softcap = 1.f;
