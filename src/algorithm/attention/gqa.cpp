@@ -60,8 +60,8 @@ Slots GqaSpec::slots() const {
 
 float query_temperature(const GqaSpec& spec, std::uint32_t position) noexcept {
   if (spec.temperature_scale == 0.f) return 1.f;
-  return 1.f + spec.temperature_scale *
-                   std::log1p(static_cast<float>(position / spec.temperature_floor));
+  return 1.f +
+         spec.temperature_scale * std::log1p(static_cast<float>(position / spec.temperature_floor));
 }
 
 VisibleRange visible_range(std::uint32_t position, std::uint32_t window,

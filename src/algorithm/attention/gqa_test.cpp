@@ -249,6 +249,25 @@ TEST(AttendAlibi, FavoursNearKeysBySlope) {
   EXPECT_FLOAT_EQ(attend_scores(one_head(1), zeros, {0, 0, 1}, nullptr, 0.5f), 1.f / (a + b + 1.f));
 }
 
+TEST(QueryTemperature, RisesOncePerLength) {
+  GqaSpec spec = one_head(1);
+  EXPECT_EQ(query_temperature(spec, 100000), 1.f);
+  spec.temperature_scale = 0.1f;
+  spec.temperature_floor = 8;
+  EXPECT_EQ(query_temperature(spec, 0), 1.f);
+  EXPECT_EQ(query_temperature(spec, 7), 1.f);
+  EXPECT_FLOAT_EQ(query_temperature(spec, 8), 1.06931472f);   // 1 + 0.1 ln 2
+  EXPECT_FLOAT_EQ(query_temperature(spec, 23), 1.10986123f);  // 1 + 0.1 ln 3
+}
+
+TEST(QueryTemperature, MultipliesTheQuery) {
+  GqaSpec spec = one_head(1);
+  spec.temperature_scale = 1.f;
+  spec.temperature_floor = 1;
+  const float factor = 1.f + std::log(2.f);  // of the query at position 1
+  EXPECT_FLOAT_EQ(attend_scores(spec, {0, 1}, {0, 1}), 1.f / (1.f + std::exp(-factor)));
+}
+
 TEST(AlibiSlopes, FormOneGeometricSequenceForAPowerOfTwo) {
   EXPECT_EQ(alibi_slopes(4, 8.f), (Row{0x1p-2f, 0x1p-4f, 0x1p-6f, 0x1p-8f}));
   EXPECT_EQ(alibi_slopes(1, 8.f), (Row{0x1p-8f}));
@@ -310,6 +329,8 @@ TEST(GqaSpec, NamesTheWrongField) {
     expect_refused(changed(&GqaSpec::alibi_max_bias, bad), "alibi_max_bias");
   }
   expect_refused(changed(&GqaSpec::scale, 0.f), "scale");
+  expect_refused(changed(&GqaSpec::temperature_scale, kInfinity), "temperature_scale");
+  expect_refused(changed(&GqaSpec::temperature_scale, 0.1f), "temperature_floor");
 }
 
 }  // namespace
