@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/context.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+/// Fewer rows than this are not worth a barrier for the cheap operations on them.
+constexpr std::size_t kFewRows = 4;
+constexpr std::size_t kRowGrain = 4;
+
+/// The widest input of any product that takes int8 activations.
+std::size_t widest_quantized(const backend::Program& program, const std::deque<Weight>& weights) {
+  std::size_t widest = 0;
+  const auto consider = [&](backend::WeightId id) {
+    if (id == backend::kNoWeight) return;
+    const Weight& weight = weights[static_cast<std::size_t>(id)];
+    if (weight.product != Product::kInt8) return;
+    widest = std::max<std::size_t>(widest, weight.matrix.cols);
+  };
+  for (const backend::Operation& operation : program.operations) {
+    if (const auto* project = std::get_if<backend::Project>(&operation)) {
+      for (const auto& output : project->outputs) consider(output.weight);
+    } else if (const auto* mlp = std::get_if<backend::Mlp>(&operation)) {
+      consider(mlp->gate);
+      consider(mlp->up);
+    }
+  }
+  return widest;
+}
+
+bool token_classes_differ(const KernelTable& kernels) noexcept {
+  return std::any_of(std::begin(kernels.project), std::end(kernels.project),
+                     [](const auto& by_class) { return by_class[0] != by_class[1]; });
+}
+
+}  // namespace
+
+QuantizedBuffer::QuantizedBuffer(std::size_t max_rows, std::size_t max_cols) {
+  const std::size_t codes = (max_rows * max_cols + 63) / 64 * 64;
+  const std::size_t groups = max_rows * (max_cols / kGroup);
+  memory_ = base::AlignedBuffer::uninitialized(
+      codes + groups * (2 * sizeof(float) + 3 * sizeof(std::int32_t)));
+  start_.codes = reinterpret_cast<std::int8_t*>(memory_.data());
+  start_.scales = reinterpret_cast<float*>(memory_.data() + codes);
+  start_.scaled_sums = start_.scales + groups;
+  start_.sums = reinterpret_cast<std::int32_t*>(start_.scaled_sums + groups);
+}
+
+QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row) const noexcept {
+  const std::size_t group = row * (cols / kGroup);
+  return {start_.codes + row * cols, start_.scales + group, start_.scaled_sums + group,
+          start_.sums + group * 3};
+}
+
+Context::Context(const KernelTable& table, base::ThreadPool& threads,
+                 const std::deque<Weight>& held, const backend::Program& recorded,
+                 backend::HostState& pages, std::uint32_t rows)
+    : kernels(table),
+      pool(threads),
+      weights(held),
+      program(recorded),
+      state(pages),
+      arena(recorded, rows),
+      max_rows(rows),
+      segment_of_(rows),
+      failed_(rows),
+      runs_(rows),
+      blocks_(rows),
+      classes_differ_(token_classes_differ(table)) {
+  results_.reserve(rows);
+  for (const algorithm::RopeSpec& rope : recorded.ropes) {
+    ropes_.emplace_back(rope);
+    cos_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
+    sin_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
+  }
+  const std::size_t widest = widest_quantized(recorded, held);
+  for (Memo& memo : memos_) memo.buffer = QuantizedBuffer(rows, widest);
+}
+
+void Context::begin(const backend::Step& step) noexcept {
+  LEMMA_CHECK(step.tokens.size() <= max_rows && step.segments.size() <= max_rows);
+  step_ = &step;
+  results_.assign(step.segments.size(), {});
+  std::fill_n(failed_.begin(), step.tokens.size(), std::uint8_t{0});
+  for (Memo& memo : memos_) memo.tensor = -1;
+  run_count_ = block_count_ = 0;
+  for (std::size_t s = 0; s < step.segments.size(); ++s) {
+    const backend::Segment& segment = step.segments[s];
+    std::fill_n(segment_of_.begin() + segment.first_row, segment.rows,
+                static_cast<std::uint32_t>(s));
+    const std::size_t token_class =
+        classes_differ_ ? static_cast<std::size_t>(segment.token_class) : 0;
+    if (run_count_ > 0 && runs_[run_count_ - 1].token_class == token_class) {
+      runs_[run_count_ - 1].rows += segment.rows;
+    } else if (segment.rows > 0) {
+      runs_[run_count_++] = {segment.first_row, segment.rows, token_class};
+    }
+    for (std::uint32_t first = 0; first < segment.rows; first += kRowBlock) {
+      const auto rows = std::min<std::uint32_t>(kRowBlock, segment.rows - first);
+      blocks_[block_count_++] = {static_cast<std::uint32_t>(s), first, rows};
+    }
+  }
+  turn_angles();
+}
+
+std::size_t Context::class_of(std::size_t row) const noexcept {
+  return classes_differ_ ? static_cast<std::size_t>(segment_of(row).token_class) : 0;
+}
+
+void Context::turn_angles() noexcept {
+  if (ropes_.empty()) return;
+  each_rows([&](std::size_t begin, std::size_t end) {
+    for (std::size_t rope = 0; rope < ropes_.size(); ++rope) {
+      const std::size_t pairs = ropes_[rope].inv_freq().size();
+      for (std::size_t r = begin; r < end; ++r) {
+        ropes_[rope].angles(step_->positions[r], {cos_[rope].data() + r * pairs, pairs},
+                            {sin_[rope].data() + r * pairs, pairs});
+      }
+    }
+  });
+}
+
+std::span<const float> Context::cos(std::uint32_t rope, std::size_t row) const noexcept {
+  const std::size_t pairs = ropes_[rope].inv_freq().size();
+  return {cos_[rope].data() + row * pairs, pairs};
+}
+
+std::span<const float> Context::sin(std::uint32_t rope, std::size_t row) const noexcept {
+  const std::size_t pairs = ropes_[rope].inv_freq().size();
+  return {sin_[rope].data() + row * pairs, pairs};
+}
+
+QuantizedRows Context::quantized(backend::Tensor tensor) noexcept {
+  for (const Memo& memo : memos_) {
+    if (memo.tensor == tensor.id) return memo.buffer.rows(tensor.width);
+  }
+  Memo& memo = memos_[next_memo_];
+  next_memo_ = (next_memo_ + 1) % memos_.size();
+  memo.tensor = tensor.id;
+  quantize(arena.data(tensor), rows(), tensor.width, memo.buffer);
+  return memo.buffer.rows(tensor.width);
+}
+
+void Context::quantize(const float* x, std::size_t count, std::size_t cols,
+                       const QuantizedBuffer& to) noexcept {
+  const auto some = [&](std::size_t begin, std::size_t end) {
+    // Groups do not see row ends, so consecutive rows are one long row.
+    kernels.quantize(x + begin * cols, (end - begin) * cols, to.rows(cols, begin));
+  };
+  if (count < kFewRows) return some(0, count);
+  pool.parallel_for(count, kRowGrain, some);
+}
+
+void Context::each(std::size_t n, base::FunctionRef<void(std::size_t, int)> body) noexcept {
+  if (n == 0) return;
+  std::atomic<std::size_t> next{0};
+  const auto take = [&](int thread, int) {
+    for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
+         i = next.fetch_add(1, std::memory_order_relaxed)) {
+      body(i, thread);
+    }
+  };
+  if (n == 1) return take(0, 1);
+  pool.run(take);
+}
+
+void Context::each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept {
+  if (rows() < kFewRows) return body(0, rows());
+  pool.parallel_for(rows(), kRowGrain, body);
+}
+
+void Context::settle(backend::Tensor tensor) noexcept {
+  for (std::size_t r = 0; r < rows(); ++r) {
+    if (failed_[r] == 0) continue;
+    failed_[r] = 0;
+    backend::SegmentResult& result = results_[segment_of_[r]];
+    if (result.status == backend::SegmentStatus::kOk) {
+      result = {backend::SegmentStatus::kNonFinite, tensor.id};
+    }
+  }
+}
+
+std::span<const float> Context::vector(backend::WeightId id) const noexcept {
+  if (id == backend::kNoWeight) return {};
+  return weight(id).vector;
+}
+
+std::size_t Context::scratch_bytes() const noexcept {
+  std::size_t bytes = arena.bytes();
+  for (const Memo& memo : memos_) bytes += memo.buffer.bytes();
+  for (const auto& table : cos_) bytes += 2 * table.size() * sizeof(float);
+  return bytes;
+}
+
+}  // namespace lemma::cpu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Context: what the executors of one program share while a step runs: kernels and threads, the
+// tensors' memory, the state, the step's rope angles, and the int8 form of rows, which is made once
+// per tensor and step however many products read it. Everything is allocated when it is made;
+// nothing is while a step runs. Belongs to one step loop.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "algorithm/rope.hpp"
+#include "backend/backend.hpp"
+#include "backend/cpu/kernels/kernels.hpp"
+#include "backend/cpu/weight.hpp"
+#include "backend/host_state.hpp"
+#include "backend/tensor_arena.hpp"
+#include "base/function_ref.hpp"
+#include "base/thread_pool.hpp"
+
+namespace lemma::cpu {
+
+/// Consecutive rows of one token class.
+struct ClassRun {
+  std::size_t first = 0, rows = 0;
+  std::size_t token_class = 0;
+};
+
+/// Rows that enter a product; the int8 form is there only if a weight asks for it.
+struct ProductInput {
+  const float* x = nullptr;  ///< [rows, cols]
+  QuantizedRows quantized;   ///< [rows, cols]
+  std::span<const ClassRun> runs;
+};
+
+/// Rows of one segment that attend together.
+struct RowBlock {
+  std::uint32_t segment = 0;
+  std::uint32_t first = 0, rows = 0;  ///< within the segment
+};
+
+/// Memory for the int8 form of [max_rows, cols].
+class QuantizedBuffer {
+ public:
+  QuantizedBuffer() = default;
+  QuantizedBuffer(std::size_t max_rows, std::size_t max_cols);
+  /// The part for rows of `cols` elements, beginning at row `row`.
+  QuantizedRows rows(std::size_t cols, std::size_t row = 0) const noexcept;
+  std::size_t bytes() const noexcept { return memory_.size(); }
+
+ private:
+  base::AlignedBuffer memory_;
+  QuantizedRows start_;
+};
+
+class Context {
+ public:
+  static constexpr std::size_t kRowBlock = 8;  ///< rows that share decoded keys and values
+
+  Context(const KernelTable& table, base::ThreadPool& threads, const std::deque<Weight>& held,
+          const backend::Program& recorded, backend::HostState& pages, std::uint32_t rows);
+
+  const KernelTable& kernels;
+  base::ThreadPool& pool;
+  const std::deque<Weight>& weights;
+  const backend::Program& program;
+  backend::HostState& state;
+  backend::TensorArena arena;
+  const std::uint32_t max_rows;
+
+  // The running step.
+  void begin(const backend::Step& step) noexcept;
+  const backend::Step& step() const noexcept { return *step_; }
+  std::size_t rows() const noexcept { return step_->tokens.size(); }
+  /// The step's rows, cut where the token class changes the kernels.
+  std::span<const ClassRun> runs() const noexcept { return {runs_.data(), run_count_}; }
+  std::span<const RowBlock> row_blocks() const noexcept { return {blocks_.data(), block_count_}; }
+  std::size_t class_of(std::size_t row) const noexcept;
+
+  const backend::Segment& segment_of(std::size_t row) const noexcept {
+    return step_->segments[segment_of_[row]];
+  }
+  /// The row's kv index.
+  std::uint32_t position_of(std::size_t row) const noexcept {
+    const backend::Segment& segment = segment_of(row);
+    return segment.past + static_cast<std::uint32_t>(row) - segment.first_row;
+  }
+  std::span<const float> cos(std::uint32_t rope, std::size_t row) const noexcept;
+  std::span<const float> sin(std::uint32_t rope, std::size_t row) const noexcept;
+
+  /// The rows of `tensor` in int8 form, made at the first call of a step.
+  QuantizedRows quantized(backend::Tensor tensor) noexcept;
+  /// Rounds rows [rows, cols] at `x`.
+  void quantize(const float* x, std::size_t rows, std::size_t cols,
+                const QuantizedBuffer& to) noexcept;
+
+  /// Calls body(item, thread) for each item of [0, n), each thread taking the next as it is free.
+  void each(std::size_t n, base::FunctionRef<void(std::size_t, int)> body) noexcept;
+  /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
+  void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
+
+  /// Notes that `row` failed; may be called by any thread that owns the row.
+  void mark(std::size_t row) noexcept { failed_[row] = 1; }
+  /// Turns marks into results: the segments of marked rows failed at `tensor`.
+  void settle(backend::Tensor tensor) noexcept;
+  std::span<const backend::SegmentResult> results() const noexcept { return results_; }
+
+  std::span<const float> vector(backend::WeightId id) const noexcept;
+  const Weight& weight(backend::WeightId id) const noexcept {
+    return weights[static_cast<std::size_t>(id)];
+  }
+  std::size_t scratch_bytes() const noexcept;
+
+ private:
+  struct Memo {
+    QuantizedBuffer buffer;
+    std::int32_t tensor = -1;
+  };
+
+  void turn_angles() noexcept;
+
+  const backend::Step* step_ = nullptr;
+  std::vector<backend::SegmentResult> results_;
+  std::vector<std::uint32_t> segment_of_;  ///< by row
+  std::vector<std::uint8_t> failed_;       ///< by row
+  std::vector<ClassRun> runs_;
+  std::vector<RowBlock> blocks_;
+  std::size_t run_count_ = 0, block_count_ = 0;
+  bool classes_differ_ = false;
+  std::vector<algorithm::RopeTable> ropes_;
+  std::vector<std::vector<float>> cos_, sin_;  ///< by rope: [max_rows, R/2]
+  std::array<Memo, 2> memos_;  ///< two: parallel branches read the same rows around other products
+  std::size_t next_memo_ = 0;
+};
+
+}  // namespace lemma::cpu

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/cpu_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "backend/cpu/executable.hpp"
+#include "backend/cpu/kernels/select.hpp"
+#include "backend/host_state.hpp"
+#include "base/check.hpp"
+#include "base/raise.hpp"
+#include "base/topology.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+base::Isa choose(const CpuOptions& options) {
+  if (!options.isa) return base::best_isa();
+  return base::choose_isa(base::cpu_features(), base::to_string(*options.isa));
+}
+
+/// The thread count and the reason for it.
+struct Threads {
+  int count;
+  std::string reason;
+};
+
+Threads choose_threads(const CpuOptions& options) {
+  if (options.threads < 0) {
+    base::raise(ErrorKind::kUsage, "threads: expected 0 (automatic) or more, found {}",
+                options.threads);
+  }
+  if (options.threads > 0)
+    return {options.threads, fmt::format("{} threads, as asked", options.threads)};
+  const base::ThreadDefaults defaults =
+      base::default_threads(base::read_machine(base::allowed_cpus()));
+  return {defaults.decode, defaults.reason};
+}
+
+class CpuBackend final : public backend::Backend {
+ public:
+  CpuBackend(const CpuOptions& options, const Threads& threads)
+      : isa_(choose(options)),
+        kernels_(kernels(isa_)),
+        numerics_(options.numerics),
+        reason_(threads.reason),
+        pool_(threads.count) {}
+
+  std::string_view name() const noexcept override { return "cpu"; }
+  std::string description() const override {
+    return fmt::format("cpu: {} kernels, {}{}", base::to_string(isa_), reason_,
+                       numerics_ == backend::Numerics::kStrict ? ", strict numerics" : "");
+  }
+
+  backend::WeightId add(weights::Matrix matrix, backend::WeightUse use) override {
+    weights_.push_back(make_weight(std::move(matrix), use, numerics_, pool_));
+    const Weight& weight = weights_.back();
+    bytes_ += weight.panels.size() + weight.vector.size() * sizeof(float);
+    return static_cast<backend::WeightId>(weights_.size() - 1);
+  }
+  std::size_t weight_bytes() const noexcept override { return bytes_; }
+
+  std::unique_ptr<backend::StateStore> make_state(const state::Layout& layout,
+                                                  std::span<const std::size_t> pages) override {
+    return std::make_unique<backend::HostState>(layout, pages);
+  }
+
+  std::unique_ptr<backend::Executable> prepare(const backend::Program& program,
+                                               backend::StateStore& state,
+                                               const backend::PrepareOptions& options) override {
+    auto* const host = dynamic_cast<backend::HostState*>(&state);
+    LEMMA_CHECK(host != nullptr);
+    return std::make_unique<CpuExecutable>(kernels_, pool_, weights_, program, *host, options);
+  }
+
+ private:
+  const base::Isa isa_;
+  const KernelTable& kernels_;
+  const backend::Numerics numerics_;
+  const std::string reason_;
+  base::ThreadPool pool_;
+  std::deque<Weight> weights_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_backend(const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(options, choose_threads(options));
+}
+
+}  // namespace lemma::cpu

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cpu backend: every operation of the contract on the processor's vector units. Instruction
+// set and thread count are chosen at run time; weights are packed once when they are added.
+//
+// Same input, same output: for one instruction set, numerics and state format, a row's bits depend
+// on its history alone, not on the step's other rows, the chunking, the number of threads or the
+// placement of pages. Work is split over outputs, heads and rows only, never over the terms of a
+// sum.
+//
+//   auto backend = cpu::make_backend({.threads = 4});
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "backend/backend.hpp"
+#include "base/cpu_features.hpp"
+
+namespace lemma::cpu {
+
+struct CpuOptions {
+  int threads = 0;               ///< 0: one per fast core, within affinity mask and quota
+  std::optional<base::Isa> isa;  ///< unset: the best there is, capped by LEMMA_ISA
+  backend::Numerics numerics = backend::Numerics::kFast;
+};
+
+/// Throws kUsage for a negative thread count or an instruction set that this machine lacks.
+std::unique_ptr<backend::Backend> make_backend(const CpuOptions& options = {});
+
+}  // namespace lemma::cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: one operation of a program, planned. Made when a program is prepared, with everything
+// that it will need; run once per step. One class an operation, in the files *_executor.cpp.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/cpu/context.hpp"
+
+namespace lemma::cpu {
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Computes the operation for all rows of the context's step.
+  virtual void run(Context& context) noexcept = 0;
+  /// What `lemma show` prints after the backend's name, such as "q8_0 x int8"; may be empty.
+  virtual std::string implementation() const { return {}; }
+  virtual std::string format() const { return {}; }  ///< of the weights: "Q8_0"
+  virtual std::size_t scratch_bytes() const noexcept { return 0; }
+};
+
+// A maker an operation: `context` outlives the executor and already holds all weights.
+std::unique_ptr<Executor> plan(const backend::Embed& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Norm& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Project& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Store& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Attend& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Add& op, const Context& context);
+
+/// The head keeps its logits; the executable hands them out.
+class HeadExecutor : public Executor {
+ public:
+  /// Logits [V] of the i-th row that asked for them.
+  virtual std::span<const float> logits(std::size_t i) const noexcept = 0;
+};
+std::unique_ptr<HeadExecutor> plan(const backend::Head& op, const Context& context);
+
+}  // namespace lemma::cpu

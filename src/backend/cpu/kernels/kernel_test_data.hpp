@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel tests share: seeded numbers, weights in a format with their decoded values, and
+// the fixture that runs a test for every instruction set of this machine.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/kernels/guarded_memory.hpp"
+#include "backend/cpu/kernels/select.hpp"
+#include "backend/cpu/packing.hpp"
+
+namespace lemma::cpu {
+
+/// xorshift64*, so that every run and machine sees the same numbers.
+class Numbers {
+ public:
+  explicit Numbers(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
+  std::uint64_t bits() {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return state_ * 0x2545f4914f6cdd1du;
+  }
+  /// Uniform in [-1, 1).
+  float uniform() { return static_cast<float>(bits() >> 40) * 0x1p-23f - 1.f; }
+  /// Roughly normal, with variance 1.
+  float normal() { return (uniform() + uniform() + uniform()) * 1.f; }
+  void fill(std::span<float> out, float scale = 1.f) {
+    for (float& x : out) x = normal() * scale;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// A random matrix in a format: its bytes, what they decode to, and the packed panels behind a
+/// guard page.
+struct TestMatrix {
+  TestMatrix(weights::Format format, std::size_t rows, std::size_t cols, Numbers& numbers,
+             std::size_t shift = 0)
+      : panel(panel_bytes(format, cols)),
+        decoded(rows * cols),
+        panels((rows + kPanelRows - 1) / kPanelRows * panel, shift) {
+    const weights::FormatTraits& traits = weights::traits(format);
+    std::vector<float> values(rows * cols);
+    numbers.fill(values, 0.25f);
+    bytes.resize(rows * weights::row_bytes(format, cols));
+    traits.quantize(values, bytes.data());
+    traits.dequantize(bytes.data(), decoded);
+    matrix.format = format;
+    matrix.rows = rows;
+    matrix.cols = cols;
+    matrix.bytes = bytes.data();
+    for (std::size_t r = 0; r < rows; r += kPanelRows) {
+      pack_panel(matrix, r, panels.data() + r / kPanelRows * panel);
+    }
+  }
+
+  std::size_t panel;  ///< bytes
+  std::vector<std::byte> bytes;
+  std::vector<float> decoded;  ///< [rows, cols]
+  GuardedMemory<std::byte> panels;
+  weights::Matrix matrix;
+};
+
+/// Activations and their int8 form, each behind a guard page.
+struct TestRows {
+  TestRows(std::size_t rows, std::size_t cols, std::size_t shift = 0)
+      : x(rows * cols, shift),
+        codes(rows * cols, shift),
+        scales(rows * (cols / kGroup), shift),
+        scaled_sums(rows * (cols / kGroup), shift),
+        sums(rows * (cols / kGroup) * 3, shift) {}
+
+  QuantizedRows quantized() {
+    return {codes.data(), scales.data(), scaled_sums.data(), sums.data()};
+  }
+
+  GuardedMemory<float> x;
+  GuardedMemory<std::int8_t> codes;
+  GuardedMemory<float> scales, scaled_sums;
+  GuardedMemory<std::int32_t> sums;
+};
+
+class KernelTest : public ::testing::TestWithParam<base::Isa> {
+ protected:
+  const KernelTable& table() const { return kernels(GetParam()); }
+};
+
+inline std::string isa_name(const ::testing::TestParamInfo<base::Isa>& info) {
+  return std::string(base::to_string(info.param));
+}
+
+inline std::vector<base::Isa> testable_isas() {
+  return base::available_isas(base::cpu_features());
+}
+
+}  // namespace lemma::cpu
+
+/// Instantiates `suite` for every instruction set of this machine, the name showing which.
+#define LEMMA_FOR_EACH_ISA(suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(Isa, suite, ::testing::ValuesIn(::lemma::cpu::testable_isas()), \
+                           ::lemma::cpu::isa_name)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of kernels: what one instruction set offers to the cpu backend. Each instruction set
+// is one translation unit that exports one table; which one runs is decided once, at run time.
+// A kernel is chosen by (weight format, token class, instruction set) and never by the number of
+// rows: every output element is computed by the same sequence of operations whatever else is
+// computed beside it, so a row's bits do not depend on its company.
+//
+// Kernels are pure functions over plain pointers: no allocation, no threads, no errors. This
+// header includes nothing with inline code, because an inline function that is compiled with the
+// flags of one instruction set could be linked into code that runs on another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lemma::cpu {
+
+/// The weight formats that have kernels, in the order of weights::Format.
+enum class WeightKernel : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0 };
+inline constexpr std::size_t kWeightKernels = 8;
+/// Token classes, in the order of state::TokenClass.
+inline constexpr std::size_t kTokenClasses = 2;
+
+/// Output rows that a panel interleaves: one 512-bit vector of f32 sums, two 256-bit ones, four of
+/// 128 bits. So every instruction set reads the same packed weights without horizontal sums.
+inline constexpr std::size_t kPanelRows = 16;
+/// Activations that share an int8 scale: the block of Q8_0 and Q4_0, the sub-block of Q4_K.
+inline constexpr std::size_t kGroup = 32;
+/// Attention is cut at absolute multiples of this many positions.
+inline constexpr std::size_t kPiece = 64;
+
+/// Rows rounded to int8: x[i] is about codes[i] * scales[i / 32]. A group that holds NaN or
+/// infinity has scale NaN, so that what it feeds becomes NaN and is noticed.
+struct QuantizedRows {
+  std::int8_t* codes = nullptr;  ///< [rows, cols], each in [-127, 127]
+  float* scales = nullptr;       ///< [rows, cols / 32]
+  float* scaled_sums = nullptr;  ///< [rows, cols / 32]: scale * (sum of the group's codes)
+  std::int32_t* sums = nullptr;  ///< [rows, cols / 32, 3]: codes of the group, of its two halves
+};
+
+/// out[r, o] = weights[o] . x[r] for consecutive panels of packed weights.
+struct ProjectJob {
+  const std::byte* panels = nullptr;
+  std::size_t panel_bytes = 0;  ///< distance of one panel to the next
+  std::size_t outputs = 0;      ///< valid outputs, at most 16 per panel; at least 1
+  std::size_t cols = 0;         ///< K
+  std::size_t rows = 0;         ///< rows of activations
+  const float* x = nullptr;     ///< [rows, cols]: F32, F16, BF16
+  std::size_t x_stride = 0;
+  QuantizedRows quantized;  ///< [rows, cols]: quantized formats
+  float* out = nullptr;     ///< [rows, outputs]
+  std::size_t out_stride = 0;
+};
+
+/// out[r, c] (+)= sum over k, ascending, of x[r, k] * panel[k, c]. Columns are read in panels of
+/// 16, and the last panel must be readable to its end.
+struct ProductJob {
+  const float* panel = nullptr;
+  std::size_t k_stride = 0;      ///< floats from one k to the next
+  std::size_t panel_stride = 0;  ///< floats from one panel of 16 columns to the next
+  std::size_t k = 0;
+  std::size_t columns = 0;
+  const float* x = nullptr;
+  std::size_t x_stride = 0;
+  std::size_t rows = 0;
+  float* out = nullptr;
+  std::size_t out_stride = 0;
+  bool accumulate = false;  ///< go on from the sums in `out`
+};
+
+/// Turns one head by cos, sin [pairs]; element i is paired with element i + distance, i counted in
+/// steps of `step`. `x` and `out` point at the rotary part and may be the same.
+struct RotateJob {
+  const float* x = nullptr;
+  float* out = nullptr;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::size_t pairs = 0, step = 0, distance = 0;
+  bool inverse = false;
+};
+
+struct KernelTable {
+  const char* name;
+
+  void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
+  void (*product)(const ProductJob& job);
+  /// Rounds `n` (a multiple of 32) elements to the int8 form.
+  void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out);
+
+  /// scores[j] = query . keys[j] for `count` keys, `stride` floats apart; `width` and `stride` are
+  /// multiples of 16. Writes up to the next multiple of 16 scores and reads as many keys.
+  void (*scores)(const float* query, const float* keys, std::size_t stride, std::size_t count,
+                 std::size_t width, float* scores);
+  /// weights[j] = exp(weights[j] - largest) for j < 64, where -inf becomes 0; returns their sum.
+  float (*soften)(float* weights, float largest);
+  float (*largest)(const float* x);  ///< the largest of 64 numbers
+  /// out = out * a + part * b
+  void (*merge)(float* out, float a, const float* part, float b, std::size_t n);
+  void (*softcap)(float* x, std::size_t n, float cap);  ///< cap * tanh(x / cap)
+
+  double (*sum)(const float* x, std::size_t n);
+  double (*sum_of_squares)(const float* x, std::size_t n, double centre);
+  /// out = (x - centre) / root * weight + bias, the latter two if not null.
+  void (*normalize)(const float* x, std::size_t n, float centre, float root, const float* weight,
+                    const float* bias, float* out);
+
+  void (*silu)(const float* gate, const float* up, std::size_t n, float* out);  ///< up: or null
+  void (*gelu_tanh)(const float* gate, const float* up, std::size_t n,
+                    float* out);  ///< up: or null
+  void (*gate)(const float* x, const float* gate, std::size_t n,
+               float* out);  ///< x * sigmoid(gate)
+  void (*rotate)(const RotateJob& job);
+  /// out = (a + b * b_scale [+ c * b_scale]) * out_scale; c may be null.
+  void (*add)(const float* a, const float* b, const float* c, float b_scale, float out_scale,
+              std::size_t n, float* out);
+
+  void (*decode_f16)(const std::byte* bytes, std::size_t n, float* out);
+  void (*decode_bf16)(const std::byte* bytes, std::size_t n, float* out);
+  /// n / group groups: codes and their f16 scales.
+  void (*decode_q8)(const std::byte* codes, const std::byte* scales, std::size_t group,
+                    std::size_t n, float* out);
+};
+
+extern const KernelTable kScalarKernels;
+extern const KernelTable kAvx2Kernels;    ///< x86-64 builds
+extern const KernelTable kAvx512Kernels;  ///< x86-64 builds
+extern const KernelTable kNeonKernels;    ///< AArch64 builds
+
+}  // namespace lemma::cpu

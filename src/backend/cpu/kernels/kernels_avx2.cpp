@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for AVX2 with FMA and F16C: 8 lanes, so a panel is two vectors wide. What the members of
+// Simd mean is written in kernels_scalar.cpp.
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/make_table.hpp"
+
+namespace lemma::cpu {
+namespace {
+namespace avx2 {
+
+struct Simd {
+  static constexpr std::size_t kLanes = 8;
+  // Sixteen registers: 4 x 2 sums of f32 products leave room for weights and a value.
+  static constexpr std::size_t kProductRows = 4;
+  static constexpr std::size_t kProductColumns4 = 2;
+  // Four rows of two i32 sums; the f32 sums, touched once in 32 columns, may live on the stack.
+  static constexpr std::size_t kInt8Rows = 4;
+  using F = __m256;
+  using I = __m256i;
+
+  static F zero() { return _mm256_setzero_ps(); }
+  static F set(float x) { return _mm256_set1_ps(x); }
+  static F load(const float* x) { return _mm256_loadu_ps(x); }
+  static F load(const F16* x) { return load_f16(reinterpret_cast<const std::byte*>(x)); }
+  static F load(const BF16* x) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static void store(float* out, F x) { _mm256_storeu_ps(out, x); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
+
+  /// Within 128-bit halves first (pairs, then fours), then across the halves.
+  static F sums(const F (&x)[8]) {
+    const F low = four(x[0], x[1], x[2], x[3]), high = four(x[4], x[5], x[6], x[7]);
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
+                         _mm256_permute2f128_ps(low, high, 0x31));
+  }
+
+  static F load_f16(const std::byte* at) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+  static F load_u8(const std::byte* at) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes(at)));
+  }
+  static F load_s8(const std::byte* at) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(at)));
+  }
+
+  static I zero_int() { return _mm256_setzero_si256(); }
+  static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
+  static I splat4(const std::int8_t* a) {
+    std::int32_t quad;
+    __builtin_memcpy(&quad, a, 4);
+    return _mm256_set1_epi32(quad);
+  }
+  static I codes(const std::byte* at) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  }
+  static I signed_codes(const std::byte* at) { return codes(at); }
+  template <int Count, int Shift>
+  static I bits(I x) {
+    const I mask = _mm256_set1_epi8((1 << Count) - 1);
+    if constexpr (Shift == 0) return _mm256_and_si256(x, mask);
+    return _mm256_and_si256(_mm256_srli_epi16(x, Shift), mask);
+  }
+  static I shift_up4(I x) { return _mm256_slli_epi16(x, 4); }
+  static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
+
+  static constexpr int kSignedOffsetShift = -1;
+  /// Products are added in pairs with saturation at 16 bits: 2 * 127 * 127 = 32258 stays below.
+  static I dot_unsigned(I sum, I w, I a) {
+    const I pairs = _mm256_maddubs_epi16(w, a);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  /// |w| times a with w's sign. |-128| is 128 as an unsigned byte, and 2 * 128 * 127 = 32512 fits.
+  static I dot_signed(I sum, I w, I a) {
+    return dot_unsigned(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
+  }
+  template <int Shift>
+  static I subtract_shifted(I dot, const std::int32_t* sum) {
+    return _mm256_sub_epi32(dot, _mm256_slli_epi32(_mm256_set1_epi32(*sum), Shift));
+  }
+
+ private:
+  static __m128i bytes(const std::byte* at) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+  }
+  /// a0 + a2, b0 + b2, a1 + a3, b1 + b3 of each half.
+  static F pair(F a, F b) {
+    return _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+  }
+  static F four(F a, F b, F c, F d) {
+    const __m256d ab = _mm256_castps_pd(pair(a, b)), cd = _mm256_castps_pd(pair(c, d));
+    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
+                         _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));
+  }
+};
+
+}  // namespace avx2
+}  // namespace
+
+constinit const KernelTable kAvx2Kernels = make_table<avx2::Simd>("avx2");
+
+}  // namespace lemma::cpu

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for AVX-512 with F, BW, VL, DQ and VNNI: 16 lanes, so a panel is one vector wide. What
+// the members of Simd mean is written in kernels_scalar.cpp.
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/make_table.hpp"
+
+namespace lemma::cpu {
+namespace {
+namespace avx512 {
+
+struct Simd {
+  static constexpr std::size_t kLanes = 16;
+  // 8 rows: eight f32 and eight i32 sums, one vector of weights and scratch in 32 registers.
+  static constexpr std::size_t kProductRows = 8;
+  static constexpr std::size_t kProductColumns4 = 4;
+  static constexpr std::size_t kInt8Rows = 8;
+  using F = __m512;
+  using I = __m512i;
+
+  static F zero() { return _mm512_setzero_ps(); }
+  static F set(float x) { return _mm512_set1_ps(x); }
+  static F load(const float* x) { return _mm512_loadu_ps(x); }
+  static F load(const F16* x) { return load_f16(reinterpret_cast<const std::byte*>(x)); }
+  static F load(const BF16* x) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  }
+  static void store(float* out, F x) { _mm512_storeu_ps(out, x); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
+
+  /// Within 128-bit quarters first (pairs, then fours), then across the quarters.
+  static F sums(const F (&x)[16]) {
+    F four[4];
+    LEMMA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const F ab = pair(x[4 * i], x[4 * i + 1]), cd = pair(x[4 * i + 2], x[4 * i + 3]);
+      const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+      const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+      four[i] = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    }
+    return quarters(quarters(four[0], four[1]), quarters(four[2], four[3]));
+  }
+
+  static F load_f16(const std::byte* at) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  }
+  static F load_u8(const std::byte* at) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(at)));
+  }
+  static F load_s8(const std::byte* at) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(at)));
+  }
+
+  static I zero_int() { return _mm512_setzero_si512(); }
+  static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
+  static I splat4(const std::int8_t* a) {
+    std::int32_t four;
+    __builtin_memcpy(&four, a, 4);
+    return _mm512_set1_epi32(four);
+  }
+  static I codes(const std::byte* at) { return _mm512_loadu_si512(at); }
+  /// VNNI multiplies unsigned by signed: flipping the top bit turns w into w + 128, and every dot
+  /// is then 128 times the sum of the activations too large.
+  static I signed_codes(const std::byte* at) {
+    return _mm512_xor_si512(codes(at), _mm512_set1_epi8(-128));
+  }
+  template <int Count, int Shift>
+  static I bits(I x) {
+    const I mask = _mm512_set1_epi8((1 << Count) - 1);
+    if constexpr (Shift == 0) return _mm512_and_si512(x, mask);
+    return _mm512_and_si512(_mm512_srli_epi16(x, Shift), mask);
+  }
+  static I shift_up4(I x) { return _mm512_slli_epi16(x, 4); }
+  static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
+
+  static constexpr int kSignedOffsetShift = 7;
+  static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
+  static I dot_signed(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
+  template <int Shift>
+  static I subtract_shifted(I dot, const std::int32_t* sum) {
+    return _mm512_sub_epi32(dot, _mm512_slli_epi32(_mm512_set1_epi32(*sum), Shift));
+  }
+
+ private:
+  static __m128i bytes(const std::byte* at) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  }
+  /// a0 + a2, b0 + b2, a1 + a3, b1 + b3 of each quarter.
+  static F pair(F a, F b) {
+    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  }
+  /// x's quarters 0 + 1 and 2 + 3, then y's.
+  static F quarters(F x, F y) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+  }
+};
+
+}  // namespace avx512
+}  // namespace
+
+constinit const KernelTable kAvx512Kernels = make_table<avx512::Simd>("avx512");
+
+}  // namespace lemma::cpu

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for AArch64 with Advanced SIMD and the dot product instructions: 4 lanes, so a panel is
+// four vectors wide. What the members of Simd mean is written in kernels_scalar.cpp.
+#include <arm_neon.h>
+
+#include "backend/cpu/kernels/make_table.hpp"
+
+namespace lemma::cpu {
+namespace {
+namespace neon {
+
+struct Simd {
+  static constexpr std::size_t kLanes = 4;
+  // 4 x 4 sums of f32 products in 32 registers; two rows of four i32 and four f32 sums.
+  static constexpr std::size_t kProductRows = 4;
+  static constexpr std::size_t kProductColumns4 = 4;
+  static constexpr std::size_t kInt8Rows = 2;
+  using F = float32x4_t;
+  using I = int32x4_t;
+
+  static F zero() { return vdupq_n_f32(0.f); }
+  static F set(float x) { return vdupq_n_f32(x); }
+  static F load(const float* x) { return vld1q_f32(x); }
+  static F load(const F16* x) { return load_f16(reinterpret_cast<const std::byte*>(x)); }
+  static F load(const BF16* x) {
+    const uint16x4_t half = vld1_u16(reinterpret_cast<const std::uint16_t*>(x));
+    return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+  }
+  static void store(float* out, F x) { vst1q_f32(out, x); }
+  static F mul(F a, F b) { return vmulq_f32(a, b); }
+  static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  static F fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
+  static F sums(const F (&x)[4]) {
+    return vpaddq_f32(vpaddq_f32(x[0], x[1]), vpaddq_f32(x[2], x[3]));
+  }
+
+  static F load_f16(const std::byte* at) {
+    uint16x4_t bits;
+    __builtin_memcpy(&bits, at, 8);
+    return vcvt_f32_f16(vreinterpret_f16_u16(bits));
+  }
+  static F load_u8(const std::byte* at) {
+    const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(four(at)));
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+  }
+  static F load_s8(const std::byte* at) {
+    const int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(four(at)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+  }
+
+  static I zero_int() { return vdupq_n_s32(0); }
+  static F to_float(I x) { return vcvtq_f32_s32(x); }
+  static I splat4(const std::int8_t* a) {
+    return vreinterpretq_s32_u32(vdupq_n_u32(four(reinterpret_cast<const std::byte*>(a))));
+  }
+  static I codes(const std::byte* at) {
+    return vreinterpretq_s32_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(at)));
+  }
+  static I signed_codes(const std::byte* at) { return codes(at); }
+  template <int Count, int Shift>
+  static I bits(I x) {
+    const uint8x16_t mask = vdupq_n_u8((1 << Count) - 1), bytes = vreinterpretq_u8_s32(x);
+    if constexpr (Shift == 0)
+      return vreinterpretq_s32_u8(vandq_u8(bytes, mask));
+    else
+      return vreinterpretq_s32_u8(vandq_u8(vshrq_n_u8(bytes, Shift), mask));
+  }
+  static I shift_up4(I x) { return vreinterpretq_s32_u8(vshlq_n_u8(vreinterpretq_u8_s32(x), 4)); }
+  static I bit_or(I a, I b) { return vorrq_s32(a, b); }
+
+  static constexpr int kSignedOffsetShift = -1;
+  static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }  // 0..127 are signed too
+  static I dot_signed(I sum, I w, I a) {
+    return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
+  }
+  template <int Shift>
+  static I subtract_shifted(I dot, const std::int32_t* sum) {
+    return vsubq_s32(dot, vshlq_n_s32(vdupq_n_s32(*sum), Shift));
+  }
+
+ private:
+  static std::uint32_t four(const std::byte* at) {
+    std::uint32_t bytes;
+    __builtin_memcpy(&bytes, at, 4);
+    return bytes;
+  }
+};
+
+}  // namespace neon
+}  // namespace
+
+constinit const KernelTable kNeonKernels = make_table<neon::Simd>("neon");
+
+}  // namespace lemma::cpu

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for any processor: vectors of one lane. This file is also the specification of `Simd`:
+// the other instruction sets give the same members at their own width.
+#include "backend/cpu/kernels/make_table.hpp"
+
+namespace lemma::cpu {
+namespace {
+namespace scalar {
+
+struct Simd {
+  static constexpr std::size_t kLanes = 1;            ///< f32 lanes; divides 16
+  static constexpr std::size_t kProductRows = 4;      ///< tallest tile of f32 products
+  static constexpr std::size_t kProductColumns4 = 1;  ///< vectors beside each other at 4 rows
+  static constexpr std::size_t kInt8Rows = 1;         ///< tallest tile of int8 products
+  using F = float;                                    ///< kLanes f32
+  using I = std::int32_t;                             ///< kLanes i32, or as many groups of 4 bytes
+
+  static F zero() { return 0.f; }
+  static F set(float x) { return x; }
+  static F load(const float* x) { return *x; }
+  static F load(const F16* x) { return widen(static_cast<std::uint32_t>(*x)); }
+  static F load(const BF16* x) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(*x) << 16);
+  }
+  static void store(float* out, F x) { *out = x; }
+  static F mul(F a, F b) { return a * b; }
+  static F fma(F a, F b, F c) { return a * b + c; }   ///< fused where the instruction set can
+  static F fnma(F a, F b, F c) { return c - a * b; }  ///< c - a * b
+  static F sums(const F (&x)[1]) { return x[0]; }     ///< lane j: the sum of the lanes of x[j]
+
+  /// kLanes elements at any address.
+  static F load_f16(const std::byte* at) {
+    std::uint16_t bits;
+    __builtin_memcpy(&bits, at, 2);
+    return widen(bits);
+  }
+  static F load_u8(const std::byte* at) {
+    return static_cast<float>(static_cast<std::uint8_t>(*at));
+  }
+  static F load_s8(const std::byte* at) {
+    return static_cast<float>(static_cast<std::int8_t>(*at));
+  }
+
+  static I zero_int() { return 0; }
+  static F to_float(I x) { return static_cast<float>(x); }
+  static I splat4(const std::int8_t* a) {  ///< the same 4 bytes in every lane
+    I x;
+    __builtin_memcpy(&x, a, 4);
+    return x;
+  }
+  static I codes(const std::byte* at) {  ///< 4 * kLanes bytes
+    I x;
+    __builtin_memcpy(&x, at, 4);
+    return x;
+  }
+  /// Signed codes, prepared for dot_signed.
+  static I signed_codes(const std::byte* at) { return codes(at); }
+  /// Bits [Shift, Shift + Count) of every byte.
+  template <int Count, int Shift>
+  static I bits(I x) {
+    constexpr std::uint32_t kMask = ((1u << Count) - 1u) * 0x01010101u;
+    return static_cast<I>(static_cast<std::uint32_t>(x) >> Shift & kMask);
+  }
+  static I shift_up4(I x) {  ///< every byte, below 16, times 16
+    return static_cast<I>(static_cast<std::uint32_t>(x) << 4);
+  }
+  static I bit_or(I a, I b) { return a | b; }
+
+  /// Per lane: sum + the dot product of 4 weights and 4 activations. dot_unsigned takes weights in
+  /// 0..127. dot_signed may be off by (sum of the activations) << kSignedOffsetShift; -1: exact.
+  static constexpr int kSignedOffsetShift = -1;
+  static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }
+  static I dot_signed(I sum, I w, I a) {
+    std::int8_t x[4], y[4];
+    __builtin_memcpy(x, &w, 4);
+    __builtin_memcpy(y, &a, 4);
+    return sum + x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3];
+  }
+  /// Per lane: dot - (*sum << Shift).
+  template <int Shift>
+  static I subtract_shifted(I dot, const std::int32_t* sum) {
+    return dot - *sum * (1 << Shift);
+  }
+
+ private:
+  static F widen(std::uint32_t half) {
+    const std::uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+    if (magnitude >= 0x7c00u) {  // infinity, or NaN made quiet
+      const std::uint32_t quiet = magnitude > 0x7c00u ? 0x00400000u : 0u;
+      return __builtin_bit_cast(float, sign | 0x7f800000u | quiet | (magnitude & 0x3ffu) << 13);
+    }
+    // With f16's exponent in f32's place the number is 2^112 too small, subnormals included.
+    const float scaled = __builtin_bit_cast(float, magnitude << 13) * 0x1p112f;
+    return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, scaled));
+  }
+};
+
+}  // namespace scalar
+}  // namespace
+
+constinit const KernelTable kScalarKernels = make_table<scalar::Simd>("scalar");
+
+}  // namespace lemma::cpu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// make_table<Simd>(name): the kernel table of one instruction set, from the templates. Included by
+// the kernels_*.cpp files only.
+//
+// Both token classes run the same kernels today: one kernel family is the fastest known for one
+// row and for many. The class stays in the table because the two may differ (see docs/design.md).
+#pragma once
+
+#include "backend/cpu/kernels/attention.hpp"
+#include "backend/cpu/kernels/kernels.hpp"
+#include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/project_int8.hpp"
+#include "backend/cpu/kernels/rows.hpp"
+
+namespace lemma::cpu {
+
+template <typename Simd>
+constexpr KernelTable make_table(const char* name) {
+  return KernelTable{
+      .name = name,
+      .project = {{project_floats<Simd, float>, project_floats<Simd, float>},
+                  {project_floats<Simd, F16>, project_floats<Simd, F16>},
+                  {project_floats<Simd, BF16>, project_floats<Simd, BF16>},
+                  {project_int8<Simd, PanelQ8_0<Simd>>, project_int8<Simd, PanelQ8_0<Simd>>},
+                  {project_int8<Simd, PanelQ4_0<Simd>>, project_int8<Simd, PanelQ4_0<Simd>>},
+                  {project_int8<Simd, PanelQ4_K<Simd>>, project_int8<Simd, PanelQ4_K<Simd>>},
+                  {project_int8<Simd, PanelQ6_K<Simd>>, project_int8<Simd, PanelQ6_K<Simd>>},
+                  {project_int8<Simd, PanelQ5_0<Simd>>, project_int8<Simd, PanelQ5_0<Simd>>}},
+      .product = product<Simd>,
+      .quantize = quantize<Simd>,
+      .scores = scores<Simd>,
+      .soften = soften<Simd>,
+      .largest = largest<Simd>,
+      .merge = merge<Simd>,
+      .softcap = softcap<Simd>,
+      .sum = sum<Simd>,
+      .sum_of_squares = sum_of_squares<Simd>,
+      .normalize = normalize<Simd>,
+      .silu = silu<Simd>,
+      .gelu_tanh = gelu_tanh<Simd>,
+      .gate = gate<Simd>,
+      .rotate = rotate<Simd>,
+      .add = add<Simd>,
+      .decode_f16 = decode_16<Simd, F16>,
+      .decode_bf16 = decode_16<Simd, BF16>,
+      .decode_q8 = decode_q8<Simd>,
+  };
+}
+
+}  // namespace lemma::cpu

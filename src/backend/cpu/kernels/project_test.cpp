@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/kernels/kernel_test_data.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+using weights::Format;
+
+class ProjectTest : public KernelTest {
+ protected:
+  /// Runs `format`'s kernel for rows [first, first + count) of `rows`.
+  void project(TestMatrix& m, TestRows& rows, std::size_t first, std::size_t count,
+               std::span<float> out, std::size_t token_class = 0) {
+    const std::size_t cols = m.matrix.cols, groups = first * (cols / kGroup);
+    ProjectJob job;
+    job.panels = m.panels.data();
+    job.panel_bytes = m.panel;
+    job.outputs = m.matrix.rows;
+    job.cols = cols;
+    job.rows = count;
+    job.x = rows.x.data() + first * cols;
+    job.x_stride = cols;
+    job.quantized = {rows.codes.data() + first * cols, rows.scales.data() + groups,
+                     rows.scaled_sums.data() + groups, rows.sums.data() + groups * 3};
+    job.out = out.data();
+    job.out_stride = m.matrix.rows;
+    table().project[static_cast<std::size_t>(kernel_of(m.matrix.format))][token_class](job);
+  }
+
+  void quantize(TestRows& rows, std::size_t count) {
+    if (count / kGroup * kGroup == count) {
+      table().quantize(rows.x.data(), count, rows.quantized());
+    }
+  }
+};
+
+/// The activation that the kernel sees: int8 code times scale, or the f32 itself.
+double seen(Format format, TestRows& rows, std::size_t i) {
+  if (!takes_int8(kernel_of(format))) return rows.x[i];
+  return double(rows.codes[i]) * double(rows.scales[i / kGroup]);
+}
+
+/// What f32 arithmetic may lose: one rounding of 2^-24 a fused multiply-add of the running sum,
+/// which never exceeds the sum of the terms' magnitudes; f32 chains have K of them, int8 ones at
+/// most three a group (with halves and minimums) and two for the scales.
+double rounding(Format format, std::size_t cols, double magnitude) {
+  const double steps =
+      takes_int8(kernel_of(format)) ? 3.0 * double(cols) / kGroup + 3.0 : double(cols) + 1.0;
+  return steps * 0x1p-24 * magnitude + 1e-36;
+}
+
+struct Shape {
+  std::size_t outputs, cols;
+};
+
+std::vector<Shape> shapes(Format format) {
+  const std::size_t block = weights::traits(format).block_elements;
+  if (block == 1) return {{1, 1}, {5, 7}, {16, 33}, {17, 64}, {40, 19}, {64, 261}, {83, 100}};
+  return {{1, block},  {5, block},      {16, 2 * block}, {17, 3 * block},
+          {40, block}, {64, 5 * block}, {83, 2 * block}};
+}
+
+TEST_P(ProjectTest, AgreesWithTheSumInF64ForEveryFormatShapeAndAlignment) {
+  for (const Format format : weights::kFormats) {
+    ASSERT_TRUE(has_kernel(format)) << weights::traits(format).name;
+    for (const Shape shape : shapes(format)) {
+      for (const std::size_t shift : {0, 4, 60}) {
+        const std::size_t count = 11;
+        Numbers numbers(shape.outputs * 131 + shape.cols + shift);
+        TestMatrix m(format, shape.outputs, shape.cols, numbers, shift);
+        TestRows rows(count, shape.cols, shift);
+        numbers.fill({rows.x.data(), rows.x.size()}, 3.f);
+        quantize(rows, count * shape.cols);
+        GuardedMemory<float> out(count * shape.outputs, shift);
+        project(m, rows, 0, count, {out.data(), out.size()});
+        for (std::size_t r = 0; r < count; ++r) {
+          for (std::size_t o = 0; o < shape.outputs; ++o) {
+            double want = 0, magnitude = 0;
+            for (std::size_t k = 0; k < shape.cols; ++k) {
+              const double term =
+                  double(m.decoded[o * shape.cols + k]) * seen(format, rows, r * shape.cols + k);
+              want += term;
+              magnitude += std::fabs(term);
+            }
+            // Q4_K adds scale * q and subtracts a minimum: its terms are larger than their sum.
+            if (format == Format::kQ4_K) magnitude *= 8;
+            ASSERT_NEAR(out[r * shape.outputs + o], want, rounding(format, shape.cols, magnitude))
+                << weights::traits(format).name << " " << shape.outputs << "x" << shape.cols
+                << " row " << r << " output " << o << " shift " << shift;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ProjectTest, GivesARowTheSameBitsInAnyCompany) {
+  for (const Format format : weights::kFormats) {
+    const std::size_t cols = 512, outputs = 83, most = 17;
+    Numbers numbers(7);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(most, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    quantize(rows, most * cols);
+    std::vector<float> alone(most * outputs);
+    for (std::size_t r = 0; r < most; ++r) {
+      project(m, rows, r, 1, std::span(alone).subspan(r * outputs, outputs));
+    }
+    for (std::size_t count = 1; count <= most; ++count) {
+      for (const std::size_t token_class : {0, 1}) {
+        std::vector<float> together(count * outputs);
+        project(m, rows, most - count, count, together, token_class);
+        ASSERT_EQ(0, std::memcmp(together.data(), alone.data() + (most - count) * outputs,
+                                 together.size() * sizeof(float)))
+            << weights::traits(format).name << ", " << count << " rows";
+      }
+    }
+  }
+}
+
+TEST_P(ProjectTest, GivesAnOutputTheSameBitsInAnyRangeOfPanels) {
+  for (const Format format : weights::kFormats) {
+    const std::size_t cols = 256, outputs = 96, count = 3;
+    Numbers numbers(9);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(count, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    quantize(rows, count * cols);
+    std::vector<float> whole(count * outputs), part(count * outputs);
+    project(m, rows, 0, count, whole);
+    for (std::size_t first = 0; first < outputs; first += kPanelRows) {
+      ProjectJob job;
+      job.panels = m.panels.data() + first / kPanelRows * m.panel;
+      job.panel_bytes = m.panel;
+      job.outputs = kPanelRows;
+      job.cols = cols;
+      job.rows = count;
+      job.x = rows.x.data();
+      job.x_stride = cols;
+      job.quantized = rows.quantized();
+      job.out = part.data() + first;
+      job.out_stride = outputs;
+      table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
+    }
+    ASSERT_EQ(whole, part) << weights::traits(format).name;
+  }
+}
+
+TEST_P(ProjectTest, StaysFiniteForLargeTinyAndZeroActivations) {
+  for (const Format format : weights::kFormats) {
+    const std::size_t cols = 256, outputs = 17, count = 9;
+    Numbers numbers(11);
+    TestMatrix m(format, outputs, cols, numbers);
+    for (const float scale : {3e4f, 1e-30f, 1e-42f, 0.f}) {
+      TestRows rows(count, cols);
+      numbers.fill({rows.x.data(), rows.x.size()}, scale);
+      for (std::size_t i = 0; i < kGroup; ++i) rows.x[i] = 0.f;  // one group of zeros
+      quantize(rows, count * cols);
+      std::vector<float> out(count * outputs);
+      project(m, rows, 0, count, out);
+      for (const float y : out) ASSERT_TRUE(std::isfinite(y)) << weights::traits(format).name;
+    }
+  }
+}
+
+TEST_P(ProjectTest, TakesTheExtremeCodesOfEveryFormat) {
+  // Every byte pattern that a file may hold, against the largest activations: where sums of pairs
+  // saturate in 16 bits, this shows it.
+  for (const Format format : {Format::kQ8_0, Format::kQ4_0, Format::kQ5_0}) {
+    const weights::FormatTraits& traits = weights::traits(format);
+    const std::size_t cols = 64, outputs = 16, row = weights::row_bytes(format, cols);
+    for (const int fill : {0x00, 0x7f, 0x80, 0xff}) {
+      std::vector<std::byte> bytes(outputs * row, std::byte(fill));
+      for (std::size_t at = 0; at < bytes.size(); at += traits.block_bytes) {
+        bytes[at] = std::byte{0x00};
+        bytes[at + 1] = std::byte{0x3c};  // scale 1
+      }
+      const weights::Matrix matrix{format, outputs, cols, bytes.data(), nullptr, ""};
+      std::vector<std::byte> panel(panel_bytes(format, cols));
+      pack_panel(matrix, 0, panel.data());
+      std::vector<float> decoded(cols);
+      traits.dequantize(bytes.data(), decoded);
+      float sum = 0.f;  // of small integers: exact
+      for (const float w : decoded) sum += w;
+      for (const float sign : {1.f, -1.f}) {
+        TestRows rows(1, cols);
+        std::fill(rows.x.begin(), rows.x.end(), sign * 127.f);
+        quantize(rows, cols);
+        float out[kPanelRows];
+        ProjectJob job;
+        job.panels = panel.data();
+        job.panel_bytes = panel.size();
+        job.outputs = outputs;
+        job.cols = cols;
+        job.rows = 1;
+        job.quantized = rows.quantized();
+        job.out = out;
+        job.out_stride = kPanelRows;
+        table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
+        for (const float y : out) {
+          ASSERT_EQ(y, sign * 127.f * sum) << traits.name << " " << fill;
+        }
+      }
+    }
+  }
+}
+
+LEMMA_FOR_EACH_ISA(ProjectTest);
+
+}  // namespace
+}  // namespace lemma::cpu

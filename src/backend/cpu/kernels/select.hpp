@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel table belongs to an instruction set. Apart from kernels.hpp, which the files with
+// instruction-set flags include and which therefore includes nothing.
+#pragma once
+
+#include "backend/cpu/kernels/kernels.hpp"
+#include "base/cpu_features.hpp"
+
+namespace lemma::cpu {
+
+/// The table of `isa`, which must be one that base::available_isas lists on this machine.
+const KernelTable& kernels(base::Isa isa) noexcept;
+
+}  // namespace lemma::cpu

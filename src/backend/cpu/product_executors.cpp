@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations around matrix products: project, mlp, head. Threads take chunks of 64 outputs; a
+// chunk covers all rows, so that a packed weight is read once however many rows there are.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/executor.hpp"
+#include "backend/cpu/linear.hpp"
+#include "base/check.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+void append_once(std::string& list, std::string_view item) {
+  if (list.find(item) != std::string::npos) return;
+  if (!list.empty()) list += ", ";
+  list += item;
+}
+
+class ProjectExecutor final : public Executor {
+ public:
+  ProjectExecutor(const backend::Project& op, const Context& context) : op_(op) {
+    for (const auto& output : op.outputs) {
+      linears_.emplace_back(context, output.weight, output.bias, op.clamp);
+      LEMMA_CHECK(linears_.back().outputs() == output.out.width);
+      LEMMA_CHECK(linears_.back().cols() == op.in.width);
+      chunks_ += linears_.back().chunks();
+      wants_int8_ = wants_int8_ || linears_.back().wants_int8();
+    }
+  }
+
+  void run(Context& context) noexcept override {
+    ProductInput in{context.arena.data(op_.in), {}, context.runs()};
+    if (wants_int8_) in.quantized = context.quantized(op_.in);
+    context.each(chunks_, [&](std::size_t chunk, int) {
+      std::size_t i = 0;
+      for (; chunk >= linears_[i].chunks(); ++i) chunk -= linears_[i].chunks();
+      const backend::Tensor out = op_.outputs[i].out;
+      linears_[i].run(context.kernels, in, chunk, context.arena.data(out) + chunk * Linear::kChunk,
+                      out.width);
+    });
+  }
+
+  std::string implementation() const override {
+    std::string names;
+    for (const Linear& linear : linears_) append_once(names, linear.weight().describe());
+    return names;
+  }
+  std::string format() const override {
+    std::string names;
+    for (const Linear& linear : linears_) {
+      append_once(names, weights::traits(linear.weight().matrix.format).name);
+    }
+    return names;
+  }
+
+ private:
+  backend::Project op_;
+  std::vector<Linear> linears_;
+  std::size_t chunks_ = 0;
+  bool wants_int8_ = false;
+};
+
+/// gate, up and activation are one pass: a chunk of hidden elements is finished, and rounded to
+/// int8 if the down projection reads that, while it is in the cache.
+class MlpExecutor final : public Executor {
+ public:
+  MlpExecutor(const backend::Mlp& op, const Context& context)
+      : op_(op),
+        up_(context, op.up, op.up_bias),
+        down_(context, op.down, op.down_bias),
+        gated_(op.gate != backend::kNoWeight) {
+    if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
+    LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
+    LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
+    const std::size_t rows = context.max_rows;
+    scratch_.resize(static_cast<std::size_t>(context.pool.threads()));
+    for (auto& scratch : scratch_) scratch.resize(2 * rows * Linear::kChunk);
+    if (down_.wants_int8()) {
+      quantized_ = QuantizedBuffer(rows, up_.outputs());
+    } else {
+      hidden_ = base::AlignedBuffer::uninitialized(rows * up_.outputs() * sizeof(float));
+    }
+  }
+
+  void run(Context& context) noexcept override {
+    ProductInput in{context.arena.data(op_.in), {}, context.runs()};
+    if (up_.wants_int8() || (gated_ && gate_.wants_int8())) {
+      in.quantized = context.quantized(op_.in);
+    }
+    context.each(up_.chunks(), [&](std::size_t chunk, int thread) {
+      widen(context, in, chunk, scratch_[static_cast<std::size_t>(thread)].data());
+    });
+    ProductInput hidden{reinterpret_cast<const float*>(hidden_.data()), {}, context.runs()};
+    if (down_.wants_int8()) hidden.quantized = quantized_.rows(down_.cols());
+    context.each(down_.chunks(), [&](std::size_t chunk, int) {
+      down_.run(context.kernels, hidden, chunk,
+                context.arena.data(op_.out) + chunk * Linear::kChunk, op_.out.width);
+    });
+  }
+
+  std::string implementation() const override {
+    std::string names;
+    if (gated_) append_once(names, gate_.weight().describe());
+    append_once(names, up_.weight().describe());
+    append_once(names, down_.weight().describe());
+    return names;
+  }
+  std::string format() const override {
+    std::string names;
+    for (const Linear* linear : {&gate_, &up_, &down_}) {
+      if (*linear) append_once(names, weights::traits(linear->weight().matrix.format).name);
+    }
+    return names;
+  }
+  std::size_t scratch_bytes() const noexcept override {
+    return scratch_.size() * scratch_.front().size() * sizeof(float) + quantized_.bytes() +
+           hidden_.size();
+  }
+
+ private:
+  /// One chunk of the hidden rows. `scratch` holds [2, rows, 64].
+  void widen(Context& context, const ProductInput& in, std::size_t chunk, float* scratch) noexcept {
+    const std::size_t rows = context.rows(), count = up_.chunk_outputs(chunk);
+    float* const up = scratch;
+    float* const gate = scratch + rows * Linear::kChunk;
+    up_.run(context.kernels, in, chunk, up, Linear::kChunk);
+    if (gated_) gate_.run(context.kernels, in, chunk, gate, Linear::kChunk);
+    const std::size_t first = chunk * Linear::kChunk;
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* const own_up = up + r * Linear::kChunk;
+      const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
+      activate(context.kernels, g, gated_ ? own_up : nullptr, count, own_up);
+      if (down_.wants_int8()) {
+        QuantizedRows to = quantized_.rows(up_.outputs(), r);
+        to.codes += first;
+        to.scales += first / kGroup;
+        to.scaled_sums += first / kGroup;
+        to.sums += first / kGroup * 3;
+        context.kernels.quantize(own_up, count, to);
+      } else {
+        std::memcpy(reinterpret_cast<float*>(hidden_.data()) + r * up_.outputs() + first, own_up,
+                    count * sizeof(float));
+      }
+    }
+  }
+
+  void activate(const KernelTable& kernels, const float* gate, const float* up, std::size_t n,
+                float* out) const noexcept {
+    const algorithm::ActivationSpec& spec = op_.spec.activation;
+    if (spec.kind == algorithm::Activation::kSilu && spec.limit == 0.f) {
+      kernels.silu(gate, up, n, out);
+    } else if (spec.kind == algorithm::Activation::kGeluTanh) {
+      kernels.gelu_tanh(gate, up, n, out);
+    } else {
+      algorithm::activate(spec, {gate, n}, {up, up != nullptr ? n : 0}, {out, n});
+    }
+  }
+
+  backend::Mlp op_;
+  Linear gate_, up_, down_;
+  bool gated_;
+  std::vector<std::vector<float>> scratch_;  ///< by thread
+  QuantizedBuffer quantized_;                ///< hidden rows, if the down projection reads int8
+  base::AlignedBuffer hidden_;               ///< [max_rows, F] otherwise
+};
+
+class LogitsExecutor final : public HeadExecutor {
+ public:
+  LogitsExecutor(const backend::Head& op, const Context& context)
+      : op_(op), linear_(context, op.weight, op.bias), runs_(context.max_rows) {
+    LEMMA_CHECK(linear_.cols() == op.in.width);
+    const std::size_t rows = context.max_rows;
+    gathered_ = base::AlignedBuffer::uninitialized(rows * op.in.width * sizeof(float));
+    // Taken from the system only as far as rows ask for logits.
+    logits_ = base::AlignedBuffer::uninitialized(rows * linear_.outputs() * sizeof(float));
+    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(rows, op.in.width);
+  }
+
+  void run(Context& context) noexcept override {
+    const std::size_t wanted = context.step().logit_rows.size(), width = op_.in.width;
+    if (wanted == 0) return;
+    float* const rows = reinterpret_cast<float*>(gathered_.data());
+    std::size_t runs = 0;
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const std::uint32_t row = context.step().logit_rows[i];
+      std::memcpy(rows + i * width, context.arena.row(op_.in, row), width * sizeof(float));
+      const std::size_t token_class = context.class_of(row);
+      if (runs == 0 || runs_[runs - 1].token_class != token_class) {
+        runs_[runs++] = {i, 0, token_class};
+      }
+      ++runs_[runs - 1].rows;
+    }
+    ProductInput in{rows, {}, {runs_.data(), runs}};
+    if (linear_.wants_int8()) {
+      context.quantize(rows, wanted, width, quantized_);
+      in.quantized = quantized_.rows(width);
+    }
+    context.each(linear_.chunks(), [&](std::size_t chunk, int) { project(context, in, chunk); });
+    context.each(wanted, [&](std::size_t i, int) {
+      // In f64 the squares of finite f32 numbers cannot overflow.
+      const double squares =
+          context.kernels.sum_of_squares(logits(i).data(), logits(i).size(), 0.0);
+      if (!std::isfinite(squares)) context.mark(context.step().logit_rows[i]);
+    });
+    context.settle(op_.in);
+  }
+
+  std::span<const float> logits(std::size_t i) const noexcept override {
+    return {reinterpret_cast<const float*>(logits_.data()) + i * linear_.outputs(),
+            linear_.outputs()};
+  }
+  std::string implementation() const override { return linear_.weight().describe(); }
+  std::string format() const override {
+    return std::string(weights::traits(linear_.weight().matrix.format).name);
+  }
+  std::size_t scratch_bytes() const noexcept override {
+    return gathered_.size() + logits_.size() + quantized_.bytes();
+  }
+
+ private:
+  void project(Context& context, const ProductInput& in, std::size_t chunk) noexcept {
+    const std::size_t vocabulary = linear_.outputs(), count = linear_.chunk_outputs(chunk);
+    float* const out = reinterpret_cast<float*>(logits_.data()) + chunk * Linear::kChunk;
+    linear_.run(context.kernels, in, chunk, out, vocabulary);
+    for (std::size_t i = 0; i < context.step().logit_rows.size(); ++i) {
+      float* const row = out + i * vocabulary;
+      if (op_.scale != 1.f) {
+        for (std::size_t o = 0; o < count; ++o) row[o] *= op_.scale;
+      }
+      if (op_.softcap != 0.f) context.kernels.softcap(row, count, op_.softcap);
+    }
+  }
+
+  backend::Head op_;
+  Linear linear_;
+  std::vector<ClassRun> runs_;
+  base::AlignedBuffer gathered_;  ///< [rows that want logits, D]
+  base::AlignedBuffer logits_;    ///< [rows that want logits, V]
+  QuantizedBuffer quantized_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> plan(const backend::Project& op, const Context& context) {
+  return std::make_unique<ProjectExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context) {
+  return std::make_unique<MlpExecutor>(op, context);
+}
+std::unique_ptr<HeadExecutor> plan(const backend::Head& op, const Context& context) {
+  return std::make_unique<LogitsExecutor>(op, context);
+}
+
+}  // namespace lemma::cpu

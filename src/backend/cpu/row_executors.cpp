@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations that work on one row at a time: embed, norm, rotate, store, gate, add.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "algorithm/row_formats.hpp"
+#include "backend/cpu/executor.hpp"
+#include "base/check.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+class EmbedExecutor final : public Executor {
+ public:
+  EmbedExecutor(const backend::Embed& op, const Context& context)
+      : op_(op),
+        learned_(
+            op.positions == backend::kNoWeight ? 0 : std::size_t{context.max_rows} * op.out.width) {
+  }
+
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) look_up(context, r);
+    });
+  }
+
+  std::string format() const override { return std::string(format_); }
+  void set_format(std::string_view name) { format_ = name; }
+  std::size_t scratch_bytes() const noexcept override { return learned_.size() * sizeof(float); }
+
+ private:
+  void look_up(Context& context, std::size_t r) noexcept {
+    const weights::Matrix& table = context.weight(op_.table).matrix;
+    const std::span<float> out(context.arena.row(op_.out, r), op_.out.width);
+    weights::traits(table.format)
+        .dequantize(table.row(static_cast<std::uint64_t>(context.step().tokens[r])), out);
+    if (op_.scale != 1.f) {
+      for (float& x : out) x *= op_.scale;
+    }
+    if (op_.positions == backend::kNoWeight) return;
+    const weights::Matrix& positions = context.weight(op_.positions).matrix;
+    const std::span<float> learned(learned_.data() + r * out.size(), out.size());
+    weights::traits(positions.format).dequantize(positions.row(context.position_of(r)), learned);
+    for (std::size_t c = 0; c < out.size(); ++c) out[c] += learned[c];
+  }
+
+  backend::Embed op_;
+  std::vector<float> learned_;  ///< [max_rows, D]
+  std::string_view format_;
+};
+
+class NormExecutor final : public Executor {
+ public:
+  NormExecutor(const backend::Norm& op, const Context& context)
+      : op_(op),
+        group_(op.group != 0 ? op.group : op.in.width),
+        weight_(context.vector(op.weight)),
+        bias_(context.vector(op.bias)) {
+    LEMMA_CHECK(op.in.width % group_ == 0);
+  }
+
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        if (!normalize(context.kernels, context.arena.row(op_.in, r),
+                       context.arena.row(op_.out, r))) {
+          context.mark(r);
+        }
+      }
+    });
+    context.settle(op_.in);
+  }
+
+ private:
+  /// False if the row holds anything that is not finite: then, and only then, is the f64 sum of
+  /// squares of f32 elements not finite.
+  bool normalize(const KernelTable& kernels, const float* x, float* out) const noexcept {
+    bool finite = true;
+    const double n = static_cast<double>(group_);
+    for (std::size_t at = 0; at < op_.in.width; at += group_) {
+      const float* const in = x + at;
+      const double centre =
+          op_.spec.kind == algorithm::NormKind::kLayer ? kernels.sum(in, group_) / n : 0.0;
+      const double squares = kernels.sum_of_squares(in, group_, centre);
+      finite = finite && std::isfinite(squares);
+      const float root = static_cast<float>(std::sqrt(squares / n + double{op_.spec.eps}));
+      if (root == 0.f) {  // eps 0 and a constant group: its direction is nothing
+        const auto nothing = [&](std::size_t i) { return bias_.empty() ? 0.f : own(bias_, at)[i]; };
+        for (std::size_t i = 0; i < group_; ++i) out[at + i] = nothing(i);
+        continue;
+      }
+      kernels.normalize(in, group_, static_cast<float>(centre), root, own(weight_, at),
+                        own(bias_, at), out + at);
+    }
+    return finite;
+  }
+  /// The weight or bias of the group that begins at `at`, or null.
+  const float* own(std::span<const float> values, std::size_t at) const noexcept {
+    if (values.empty()) return nullptr;
+    return op_.weight_per_group ? values.data() + at : values.data();
+  }
+
+  backend::Norm op_;
+  std::size_t group_;
+  std::span<const float> weight_, bias_;
+};
+
+class RotateExecutor final : public Executor {
+ public:
+  RotateExecutor(const backend::Rotate& op, const Context& context) : op_(op) {
+    const algorithm::RopeSpec& spec = context.program.ropes[op.rope];
+    const bool split = spec.layout == algorithm::RopeLayout::kSplitHalf;
+    job_.pairs = spec.rotary_dim / 2;
+    job_.step = split ? 1 : 2;
+    job_.distance = split ? job_.pairs : 1;
+    job_.inverse = op.inverse;
+    offset_ =
+        spec.placement == algorithm::RopePlacement::kSuffix ? op.head_dim - spec.rotary_dim : 0;
+    LEMMA_CHECK(op.in.width % op.head_dim == 0 && spec.rotary_dim <= op.head_dim);
+  }
+
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        const float* const in = context.arena.row(op_.in, r);
+        float* const out = context.arena.row(op_.out, r);
+        std::memcpy(out, in, op_.in.width * sizeof(float));
+        RotateJob job = job_;
+        job.cos = context.cos(op_.rope, r).data();
+        job.sin = context.sin(op_.rope, r).data();
+        for (std::size_t head = offset_; head < op_.in.width; head += op_.head_dim) {
+          job.x = in + head;
+          job.out = out + head;
+          context.kernels.rotate(job);
+        }
+      }
+    });
+  }
+
+ private:
+  backend::Rotate op_;
+  RotateJob job_;
+  std::size_t offset_ = 0;  ///< of the rotary part in a head
+};
+
+class StoreExecutor final : public Executor {
+ public:
+  explicit StoreExecutor(const backend::Store& op) : op_(op) {}
+
+  void run(Context& context) noexcept override {
+    const state::SlotPlace& place =
+        context.state.layout().slots()[static_cast<std::size_t>(op_.slot)];
+    const algorithm::RowFormat format = context.state.layout().options().format;
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        std::byte* const row =
+            context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
+        if (!algorithm::encode_row(format, place.slot.group,
+                                   {context.arena.row(op_.in, r), op_.in.width}, row)) {
+          context.mark(r);
+        }
+      }
+    });
+    context.settle(op_.in);
+  }
+
+ private:
+  backend::Store op_;
+};
+
+class GateExecutor final : public Executor {
+ public:
+  explicit GateExecutor(const backend::Gate& op) : op_(op) {}
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      context.kernels.gate(context.arena.row(op_.in, begin), context.arena.row(op_.gate, begin),
+                           (end - begin) * op_.out.width, context.arena.row(op_.out, begin));
+    });
+  }
+
+ private:
+  backend::Gate op_;
+};
+
+class AddExecutor final : public Executor {
+ public:
+  explicit AddExecutor(const backend::Add& op) : op_(op) {}
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      context.kernels.add(context.arena.row(op_.a, begin), context.arena.row(op_.b, begin),
+                          op_.c ? context.arena.row(op_.c, begin) : nullptr, op_.b_scale,
+                          op_.out_scale, (end - begin) * op_.out.width,
+                          context.arena.row(op_.out, begin));
+    });
+  }
+
+ private:
+  backend::Add op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> plan(const backend::Embed& op, const Context& context) {
+  auto executor = std::make_unique<EmbedExecutor>(op, context);
+  executor->set_format(weights::traits(context.weight(op.table).matrix.format).name);
+  return executor;
+}
+std::unique_ptr<Executor> plan(const backend::Norm& op, const Context& context) {
+  return std::make_unique<NormExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context) {
+  return std::make_unique<RotateExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::Store& op, const Context&) {
+  return std::make_unique<StoreExecutor>(op);
+}
+std::unique_ptr<Executor> plan(const backend::Gate& op, const Context&) {
+  return std::make_unique<GateExecutor>(op);
+}
+std::unique_ptr<Executor> plan(const backend::Add& op, const Context&) {
+  return std::make_unique<AddExecutor>(op);
+}
+
+}  // namespace lemma::cpu
