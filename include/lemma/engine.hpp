@@ -27,6 +27,10 @@
 
 namespace lemma {
 
+namespace runtime {
+struct EngineAccess;  // opens an engine with observers, for tests
+}
+
 enum class BackendKind : std::uint8_t { kReference, kCpu };
 enum class KvFormat : std::uint8_t { kF32, kF16, kBF16, kQ8 };
 enum class NumericsMode : std::uint8_t {
@@ -65,14 +69,14 @@ struct MemoryUse {
 };
 
 struct Request {
-  std::vector<TokenId> prompt;             ///< not empty
+  std::vector<TokenId> prompt;  ///< not empty
   Sampling sampling;
-  std::optional<std::uint64_t> seed;       ///< none: a fresh one, reported in the usage
-  std::optional<std::size_t> max_tokens;   ///< none: until the context is full
-  std::vector<std::string> stop;           ///< stop strings; never part of the text
-  bool stop_at_end = true;                 ///< stop on end-of-generation tokens
-  int log_probabilities = -1;              ///< >= 0: of each token, with that many best (up to 20)
-  ProgressCallback progress;               ///< of a long prefill; on the step loop's thread
+  std::optional<std::uint64_t> seed;      ///< none: a fresh one, reported in the usage
+  std::optional<std::size_t> max_tokens;  ///< none: until the context is full
+  std::vector<std::string> stop;          ///< stop strings; never part of the text
+  bool stop_at_end = true;                ///< stop on end-of-generation tokens
+  int log_probabilities = -1;             ///< >= 0: of each token, with that many best (up to 20)
+  ProgressCallback progress;              ///< of a long prefill; on the step loop's thread
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled, kError };
@@ -92,12 +96,12 @@ struct Usage {
 /// that is not whole; the texts of all events together are the answer.
 struct Event {
   std::string text;
-  std::optional<TokenId> token;                ///< absent in the last event
+  std::optional<TokenId> token;  ///< absent in the last event
   std::optional<double> log_probability;
-  std::vector<TokenProbability> top;           ///< best first
-  std::optional<FinishReason> finish;          ///< present in the last event only
-  std::string stop;                            ///< the stop string that ended it, if one did
-  Usage usage;                                 ///< complete in the last event
+  std::vector<TokenProbability> top;   ///< best first
+  std::optional<FinishReason> finish;  ///< present in the last event only
+  std::string stop;                    ///< the stop string that ended it, if one did
+  Usage usage;                         ///< complete in the last event
 };
 
 /// A running request. Destroying it cancels the request.
@@ -121,7 +125,8 @@ class Generation {
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   /// Loads the model at `path` (a GGUF file, the first of a split one, or a folder that holds one).
-  static std::shared_ptr<Engine> open(const std::filesystem::path& path, EngineOptions options = {});
+  static std::shared_ptr<Engine> open(const std::filesystem::path& path,
+                                      EngineOptions options = {});
   ~Engine();
 
   const ModelInfo& info() const noexcept;
@@ -129,11 +134,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   MemoryUse memory() const;
 
   /// Queues a request. Throws kUsage for parameters out of range or ids outside the vocabulary, and
-  /// kContextFull, naming prompt and context length, if the prompt leaves no room for a token.
+  /// kContextFull, naming prompt and context length, if the prompt does not fit. (A prompt that
+  /// just fits yields one token: the last one is never fed.)
   Generation submit(Request request);
   Session session();
 
  private:
+  friend struct runtime::EngineAccess;
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -23,7 +23,7 @@ namespace lemma {
 struct SyncResult {
   std::size_t reused = 0;    ///< tokens whose state was kept
   std::size_t computed = 0;  ///< rows that the model really ran
-  std::string reason;        ///< why less than the common prefix was reused; empty if it was not less
+  std::string reason;  ///< why less than the common prefix was reused; empty if it was not less
 };
 
 struct RewindResult {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lemma/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/raise.hpp"
+#include "runtime/engine_core.hpp"
+#include "runtime/generation.hpp"
+#include "runtime/tokenizer_impl.hpp"
+
+namespace lemma::runtime {
+namespace {
+
+constexpr std::uint32_t kMaxSequences = 1024;
+
+void validate(const EngineOptions& options) {
+  if (options.max_sequences < 1 || options.max_sequences > kMaxSequences) {
+    base::raise(ErrorKind::kUsage, "max_sequences: expected a number from 1 to {}, found {}",
+                kMaxSequences, options.max_sequences);
+  }
+  if (options.step_rows < options.max_sequences) {
+    base::raise(ErrorKind::kUsage,
+                "step_rows: expected at least {}, one row for each sequence, found {}",
+                options.max_sequences, options.step_rows);
+  }
+}
+
+algorithm::RowFormat row_format(KvFormat format) {
+  switch (format) {
+    case KvFormat::kF32:
+      return algorithm::RowFormat::kF32;
+    case KvFormat::kF16:
+      return algorithm::RowFormat::kF16;
+    case KvFormat::kBF16:
+      return algorithm::RowFormat::kBF16;
+    case KvFormat::kQ8:
+      return algorithm::RowFormat::kQ8;
+  }
+  base::raise(ErrorKind::kUsage, "kv: format {} does not exist", int(format));
+}
+
+/// The reference, strict numerics and F32 weights have one definition for entered and generated
+/// tokens (docs/design.md, "Same input, same output").
+bool has_one_definition(const LoadedModel& model, const EngineOptions& options) {
+  if (options.backend == BackendKind::kReference || options.numerics == NumericsMode::kStrict) {
+    return true;
+  }
+  const auto& tensors = model.checkpoint().tensors();
+  return std::all_of(tensors.begin(), tensors.end(), [](const weights::TensorInfo& tensor) {
+    return tensor.format == weights::Format::kF32;
+  });
+}
+
+ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
+  if (model.plan().vocabulary == 0) {
+    base::raise(ErrorKind::kUnsupported, "architecture '{}' gives hidden states, no logits",
+                model.plan().architecture);
+  }
+  return {.tokenizer = model.tokenizer(),
+          .vocabulary = model.plan().vocabulary,
+          .context = model.context(),
+          .class_ignored = has_one_definition(model, options)};
+}
+
+}  // namespace
+
+EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions& options,
+                       const EngineParts& parts)
+    : model(std::move(loaded)),
+      state(*model, {.format = row_format(options.kv),
+                     .page_size = parts.page_size,
+                     .sequences = options.max_sequences,
+                     .max_rows = options.step_rows,
+                     .observers = parts.observers}),
+      facts(std::make_shared<const ModelFacts>(facts_of(*model, options))),
+      info(model->info()),
+      weight_bytes(model->backend().weight_bytes()),
+      store_bytes(state.store().allocated_bytes()),
+      scratch_bytes(state.executable().scratch_bytes()),
+      loop({.executable = &state.executable(),
+            .store = &state.store(),
+            .sites = model->program().tensors,
+            .max_rows = options.step_rows},
+           state.pool(), options.max_sequences) {}
+
+std::shared_ptr<Engine> EngineAccess::open(const std::filesystem::path& path,
+                                           const EngineOptions& options, const EngineParts& parts) {
+  validate(options);
+  auto model = LoadedModel::open(path, {.backend = options.backend,
+                                        .threads = options.threads,
+                                        .numerics = options.numerics,
+                                        .context = options.context,
+                                        .progress = options.progress});
+  auto core = with_path(
+      path, [&] { return std::make_shared<EngineCore>(std::move(model), options, parts); });
+  return std::shared_ptr<Engine>(new Engine(std::make_unique<Engine::Impl>(std::move(core))));
+}
+
+}  // namespace lemma::runtime
+
+namespace lemma {
+
+Engine::Impl::Impl(std::shared_ptr<runtime::EngineCore> engine_core)
+    : core(std::move(engine_core)),
+      tokenizer(std::make_shared<const Tokenizer::Impl>(Tokenizer::Impl{core->facts->tokenizer})),
+      thread([loop_core = core] { loop_core->loop.run(); }) {}
+
+/// The loop's thread itself can be the last owner, when a request's callback holds the engine; it
+/// then ends on its own, with its share of the core.
+Engine::Impl::~Impl() {
+  core->loop.stop();
+  if (thread.get_id() == std::this_thread::get_id()) {
+    thread.detach();
+  } else {
+    thread.join();
+  }
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+std::shared_ptr<Engine> Engine::open(const std::filesystem::path& path, EngineOptions options) {
+  return runtime::EngineAccess::open(path, options, {});
+}
+
+const ModelInfo& Engine::info() const noexcept {
+  return impl_->core->info;
+}
+const Tokenizer& Engine::tokenizer() const noexcept {
+  return impl_->tokenizer;
+}
+
+MemoryUse Engine::memory() const {
+  const runtime::EngineCore& core = *impl_->core;
+  MemoryUse use;
+  use.weights = core.weight_bytes;
+  use.mapped = core.info.file_bytes;
+  use.state_allocated = core.store_bytes;
+  use.state_used = core.loop.state_used();
+  use.scratch = core.scratch_bytes;
+  return use;
+}
+
+struct Generation::Impl {
+  std::shared_ptr<Engine> engine;  // first: the loop must outlive the job's last use
+  runtime::StepLoop* loop = nullptr;
+  std::shared_ptr<runtime::GenerationJob> job;
+
+  void cancel() noexcept {
+    job->request_cancel();
+    loop->wake();
+  }
+  ~Impl() { cancel(); }
+};
+
+Generation Engine::submit(Request request) {
+  auto impl = std::make_shared<Generation::Impl>();
+  impl->engine = shared_from_this();
+  impl->loop = &impl_->core->loop;
+  impl->job = std::make_shared<runtime::GenerationJob>(std::move(request), impl_->core->facts);
+  impl->loop->submit(impl->job);
+  return Generation(std::move(impl));
+}
+
+Generation::Generation(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&&) noexcept = default;
+Generation::~Generation() = default;
+
+std::optional<Event> Generation::next() {
+  return impl_->job->next();
+}
+void Generation::cancel() noexcept {
+  impl_->cancel();
+}
+
+}  // namespace lemma

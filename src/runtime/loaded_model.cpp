@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/loaded_model.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/reference/reference_backend.hpp"
+#include "base/log.hpp"
+#include "base/raise.hpp"
+#include "model/arch/arch.hpp"
+#include "model/decoder.hpp"
+
+namespace lemma::runtime {
+namespace {
+
+/// Positions of a sequence when nobody asks for a number: enough for most uses, and the state of a
+/// long context would be larger than the weights.
+constexpr std::uint32_t kDefaultContext = 4096;
+
+/// Hands everything on and tells how many weights have been taken.
+class ReportingBackend final : public backend::Backend {
+ public:
+  ReportingBackend(backend::Backend& inner, std::size_t weights, const ProgressCallback& progress)
+      : inner_(inner), weights_(weights), progress_(progress) {}
+
+  std::string_view name() const noexcept override { return inner_.name(); }
+  std::string description() const override { return inner_.description(); }
+  backend::WeightId add(weights::Matrix matrix, backend::WeightUse use) override {
+    const backend::WeightId id = inner_.add(std::move(matrix), use);
+    // A tensor can be taken in parts or twice; the end is told by the caller.
+    taken_ = std::min(taken_ + 1, weights_);
+    if (taken_ < weights_) progress_("weights", double(taken_) / double(weights_));
+    return id;
+  }
+  std::size_t weight_bytes() const noexcept override { return inner_.weight_bytes(); }
+  std::unique_ptr<backend::StateStore> make_state(const state::Layout& layout,
+                                                  std::span<const std::size_t> pages) override {
+    return inner_.make_state(layout, pages);
+  }
+  std::unique_ptr<backend::Executable> prepare(const backend::Program& program,
+                                               backend::StateStore& state,
+                                               const backend::PrepareOptions& options) override {
+    return inner_.prepare(program, state, options);
+  }
+
+ private:
+  backend::Backend& inner_;
+  const std::size_t weights_;
+  const ProgressCallback& progress_;
+  std::size_t taken_ = 0;
+};
+
+std::unique_ptr<backend::Backend> make_backend(const LoadOptions& options) {
+  if (options.threads < 0) {
+    base::raise(ErrorKind::kUsage, "threads: expected 0 (automatic) or more, found {}",
+                options.threads);
+  }
+  if (options.backend == BackendKind::kReference) {
+    if (options.threads > 1) {
+      base::log(base::LogLevel::kWarning, "the reference backend runs on one thread, not on {}",
+                options.threads);
+    }
+    return reference::make_backend();
+  }
+  cpu::CpuOptions cpu_options;
+  cpu_options.threads = options.threads;
+  cpu_options.numerics = options.numerics == NumericsMode::kStrict ? backend::Numerics::kStrict
+                                                                   : backend::Numerics::kFast;
+  return cpu::make_backend(cpu_options);
+}
+
+/// Positions per sequence: what was asked for, else the model's own up to the default.
+std::uint32_t choose_context(std::uint32_t asked, const model::Plan& plan) {
+  if (asked == 0) return std::min(plan.context, kDefaultContext);
+  if (asked > std::uint32_t(algorithm::kMaxRopePosition)) {
+    base::raise(ErrorKind::kUsage, "context: expected at most {} positions, found {}",
+                algorithm::kMaxRopePosition, asked);
+  }
+  const std::uint32_t rows = plan.embedding.position_rows;
+  if (rows > 0 && asked > rows) {
+    base::raise(ErrorKind::kUsage,
+                "context: this model has learned positions for {} tokens and no more, found {}",
+                rows, asked);
+  }
+  if (asked > plan.context) {
+    base::log(
+        base::LogLevel::kWarning,
+        "a context of {} positions was asked for, but the model was made for {}: expect worse "
+        "text beyond that",
+        asked, plan.context);
+  }
+  return asked;
+}
+
+}  // namespace
+
+std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path,
+                                               const LoadOptions& options) {
+  return with_path(path, [&] {
+    std::unique_ptr<LoadedModel> model(new LoadedModel);
+    model->checkpoint_ = weights::open_checkpoint(path);
+    const weights::Checkpoint& checkpoint = *model->checkpoint_;
+    model->tokenizer_ = text::Tokenizer::from_metadata(checkpoint.metadata());
+    model->plan_ = model::make_plan(checkpoint, {});
+    model->context_ = choose_context(options.context, model->plan_);
+    if (model->context_ != model->plan_.context) {
+      // The positions in use decide between the factor lists of some rotations.
+      model->plan_ = model::make_plan(checkpoint, {.context = model->context_});
+    }
+    model->backend_ = make_backend(options);
+    if (options.progress) {
+      options.progress("weights", 0.0);
+      ReportingBackend reporting(*model->backend_, checkpoint.tensors().size(), options.progress);
+      model->program_ = model::record(model->plan_, checkpoint, reporting);
+      options.progress("weights", 1.0);
+    } else {
+      model->program_ = model::record(model->plan_, checkpoint, *model->backend_);
+    }
+    return model;
+  });
+}
+
+ModelInfo LoadedModel::info() const {
+  ModelInfo info;
+  info.architecture = plan_.architecture;
+  info.name = plan_.name;
+  info.context = context_;
+  info.trained_context = plan_.context;
+  info.vocabulary = plan_.vocabulary;
+  info.layers = std::uint32_t(plan_.layers.size());
+  info.width = plan_.width;
+  for (const weights::TensorInfo& tensor : checkpoint_->tensors()) {
+    info.parameters += tensor.elements();
+  }
+  for (const std::filesystem::path& file : checkpoint_->files()) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(file, error);
+    if (!error) info.file_bytes += size;
+  }
+  info.backend = backend_->description();
+  return info;
+}
+
+StateSpace::StateSpace(LoadedModel& model, const StateOptions& options)
+    : layout_(model.program().slots, {.format = options.format, .page_size = options.page_size}),
+      max_rows_(options.max_rows) {
+  std::vector<std::size_t> pages;
+  for (std::uint32_t g = 0; g < layout_.groups().size(); ++g) {
+    pages.push_back(layout_.pages_for(g, model.context(), max_rows_) * options.sequences);
+    if (pages.back() >= state::kNoPage) {
+      base::raise(ErrorKind::kOutOfMemory,
+                  "the state of {} sequences of {} positions needs {} pages; at most {} exist",
+                  options.sequences, model.context(), pages.back(), state::kNoPage - 1);
+    }
+  }
+  pool_ = std::make_unique<state::PagePool>(layout_, pages);
+  store_ = model.backend().make_state(layout_, pages);
+  executable_ = model.backend().prepare(model.program(), *store_,
+                                        {.max_rows = max_rows_, .observers = options.observers});
+}
+
+}  // namespace lemma::runtime

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoadedModel: a checkpoint turned into something that runs: plan, backend, program and tokenizer.
+// The engine and the tools (logits, check, bench, eval, show) all load through this one door.
+// A `StateSpace` is what stepping needs on top of it: pages and a prepared program. Neither is
+// thread-safe; one step loop or one tool owns them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.hpp"
+#include "lemma/engine.hpp"
+#include "model/plan.hpp"
+#include "state/sequence.hpp"
+#include "text/tokenizer.hpp"
+#include "weights/checkpoint.hpp"
+
+namespace lemma::runtime {
+
+/// What `function` returns; an Error that does not name `path` yet gets it in front.
+template <typename Function>
+auto with_path(const std::filesystem::path& path, Function&& function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find(path.string()) != std::string_view::npos) throw;
+    throw error.within(path.string());
+  }
+}
+
+struct LoadOptions {
+  BackendKind backend = BackendKind::kCpu;
+  int threads = 0;
+  NumericsMode numerics = NumericsMode::kFast;
+  std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
+  ProgressCallback progress;
+};
+
+class LoadedModel {
+ public:
+  /// Throws lemma::Error, with the path in its message.
+  static std::unique_ptr<LoadedModel> open(const std::filesystem::path& path,
+                                           const LoadOptions& options);
+
+  const weights::Checkpoint& checkpoint() const noexcept { return *checkpoint_; }
+  const model::Plan& plan() const noexcept { return plan_; }
+  backend::Backend& backend() const noexcept { return *backend_; }
+  const backend::Program& program() const noexcept { return program_; }
+  const std::shared_ptr<const text::Tokenizer>& tokenizer() const noexcept { return tokenizer_; }
+  std::uint32_t context() const noexcept { return context_; }
+  ModelInfo info() const;
+
+ private:
+  LoadedModel() = default;
+  std::unique_ptr<const weights::Checkpoint> checkpoint_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  model::Plan plan_;
+  std::unique_ptr<backend::Backend> backend_;
+  backend::Program program_;
+  std::uint32_t context_ = 0;
+};
+
+struct StateOptions {
+  algorithm::RowFormat format = algorithm::RowFormat::kF16;
+  std::uint32_t page_size = 128;
+  std::uint32_t sequences = 1;  ///< that may reach the whole context at the same time
+  std::uint32_t max_rows = 512;
+  std::span<backend::Observer* const> observers;
+};
+
+/// Pages for a number of sequences, and the program prepared to run over them.
+class StateSpace {
+ public:
+  StateSpace(LoadedModel& model, const StateOptions& options);
+
+  state::PagePool& pool() noexcept { return *pool_; }
+  const state::Layout& layout() const noexcept { return layout_; }
+  backend::StateStore& store() noexcept { return *store_; }
+  backend::Executable& executable() noexcept { return *executable_; }
+  std::uint32_t max_rows() const noexcept { return max_rows_; }
+
+ private:
+  state::Layout layout_;
+  std::unique_ptr<state::PagePool> pool_;
+  std::unique_ptr<backend::StateStore> store_;
+  std::unique_ptr<backend::Executable> executable_;
+  std::uint32_t max_rows_ = 0;
+};
+
+}  // namespace lemma::runtime
