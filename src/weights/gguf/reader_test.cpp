@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kF32Type = 0, kU8 = 0, kU32 = 4, kI32 = 5, kString = 8, kArray = 9;
 
-/// A file put together byte by byte, so that it may lie.
+/// A file put together byte by byte, so that it may lie. It owns the bytes that it parses.
 class RawFile {
  public:
   explicit RawFile(std::uint64_t tensors, std::uint64_t keys, std::uint32_t version = 3) {
@@ -68,13 +68,13 @@ constexpr auto kUnsupported = ErrorKind::kUnsupported;
 
 TEST(GgufReader, ReadsVersions2And3) {
   for (const std::uint32_t version : {2u, 3u}) {
-    const Contents contents = RawFile(1, 1, version)
-                                  .string("general.name")
-                                  .u32(kString)
-                                  .string("tiny")
-                                  .tensor("w", {2, 3}, kF32Type, 0)
-                                  .data(24)
-                                  .parse();
+    RawFile file(1, 1, version);
+    file.string("general.name")
+        .u32(kString)
+        .string("tiny")
+        .tensor("w", {2, 3}, kF32Type, 0)
+        .data(24);
+    const Contents contents = file.parse();
     EXPECT_EQ(contents.version, version);
     EXPECT_EQ(contents.metadata.string("general.name"), "tiny");
     ASSERT_EQ(contents.tensors.size(), 1u);
@@ -154,8 +154,9 @@ TEST(GgufReader, ToleratesBytesAfterTheLastTensor) {
 }
 
 TEST(GgufReader, ToleratesGapsAndAnyOrderOfTensors) {
-  const Contents contents =
-      RawFile(2, 0).tensor("b", {1}, kF32Type, 96).tensor("a", {1}, kF32Type, 0).data(128).parse();
+  RawFile file(2, 0);
+  file.tensor("b", {1}, kF32Type, 96).tensor("a", {1}, kF32Type, 0).data(128);
+  const Contents contents = file.parse();
   EXPECT_EQ(contents.tensors[0].bytes[0], std::byte{96});
   EXPECT_EQ(contents.tensors[1].bytes[0], std::byte{0});
 }
