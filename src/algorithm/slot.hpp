@@ -19,6 +19,9 @@ struct Slot {
   std::uint32_t window = 0;  ///< 0: rows are kept; W: a query at p reads rows above p - W only
   std::uint32_t ratio = 1;   ///< tokens per row
   std::uint32_t group = 32;  ///< elements that share a scale in grouped row formats; divides width
+  /// Rows that a grouped format would hurt (turned keys that all heads share): where the session's
+  /// format is coarser than f16, these are kept in f16.
+  bool at_least_f16 = false;
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
