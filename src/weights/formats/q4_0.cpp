@@ -39,8 +39,8 @@ void encode_with(ConstElements<Block> in, std::uint16_t scale, Block& block) noe
   const double inverse = d != 0 ? 1 / d : 0;
   block.d = scale;
   for (std::size_t i = 0; i < 16; ++i) {
-    const int low = code(in[i], inverse, -8, 7) + 8;
-    const int high = code(in[i + 16], inverse, -8, 7) + 8;
+    const int low = int_code(in[i], inverse, -8, 7) + 8;
+    const int high = int_code(in[i + 16], inverse, -8, 7) + 8;
     block.qs[i] = static_cast<std::uint8_t>(low | high << 4);
   }
 }

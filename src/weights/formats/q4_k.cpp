@@ -74,7 +74,7 @@ void encode_codes(ConstElements<Block> in, const Pairs& pairs, Block& block) noe
     const double scale = d * pairs[j].scale, min = dmin * pairs[j].min;
     const double inverse = scale > 0 ? 1 / scale : 0;
     for (std::size_t i = 0; i < kSize; ++i) {
-      const int q = code(in[j * kSize + i] + min, inverse, 0, kMaxCode);
+      const int q = int_code(in[j * kSize + i] + min, inverse, 0, kMaxCode);
       block.qs[j / 2 * kSize + i] |= static_cast<std::uint8_t>(q << (j % 2 * 4));
     }
   }
@@ -111,8 +111,8 @@ void encode_plain(ConstElements<Block> in, Block& block) noexcept {
 
 /// The pair within one of the rounded fit that has the smallest squared error.
 ScaleMin best_pair(std::span<const float> x, const Affine& fit, double d, double dmin) noexcept {
-  const int scale = code(fit.scale, d > 0 ? 1 / d : 0, 0, kMaxPart);
-  const int min = code(fit.min, dmin > 0 ? 1 / dmin : 0, 0, kMaxPart);
+  const int scale = int_code(fit.scale, d > 0 ? 1 / d : 0, 0, kMaxPart);
+  const int min = int_code(fit.min, dmin > 0 ? 1 / dmin : 0, 0, kMaxPart);
   ScaleMin best{};
   double best_error = std::numeric_limits<double>::infinity();
   for (int s = std::max(0, scale - 1); s <= std::min(kMaxPart, scale + 1); ++s) {

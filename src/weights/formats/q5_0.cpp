@@ -41,7 +41,7 @@ void encode_with(ConstElements<Block> in, std::uint16_t scale, Block& block) noe
   block = {};
   block.d = scale;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const int q = code(in[i], inverse, -16, 15) + 16;
+    const int q = int_code(in[i], inverse, -16, 15) + 16;
     block.qs[i % 16] |= static_cast<std::uint8_t>((q & 15) << (i < 16 ? 0 : 4));
     block.qh[i / 8] |= static_cast<std::uint8_t>(q >> 4 << (i % 8));
   }

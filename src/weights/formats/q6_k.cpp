@@ -72,7 +72,7 @@ void encode_codes(ConstElements<Block> in, const Scales& scales, Block& block) n
   std::fill(std::begin(block.qh), std::end(block.qh), std::uint8_t{0});
   for (std::size_t i = 0; i < in.size(); ++i) {
     const double scale = d * scales[i / kSize];
-    const int q = code(in[i], scale != 0 ? 1 / scale : 0, -32, 31) + 32;
+    const int q = int_code(in[i], scale != 0 ? 1 / scale : 0, -32, 31) + 32;
     const Place p = place(i);
     block.ql[p.ql] |= static_cast<std::uint8_t>((q & 15) << p.ql_shift);
     block.qh[p.qh] |= static_cast<std::uint8_t>(q >> 4 << p.qh_shift);
@@ -103,7 +103,7 @@ void encode_searched(ConstElements<Block> in, Block& block) noexcept {
   Scales scales{};
   for (std::size_t j = 0; j < kSubBlocks; ++j) {
     const auto x = in.subspan(j * kSize, kSize);
-    const int nearest = code(fits[j], d > 0 ? 1 / d : 0, -kMaxScale, kMaxScale);
+    const int nearest = int_code(fits[j], d > 0 ? 1 / d : 0, -kMaxScale, kMaxScale);
     double best_error = std::numeric_limits<double>::infinity();
     for (int s = std::max(-128, nearest - 1); s <= std::min(kMaxScale, nearest + 1); ++s) {
       const double error = squared_error(x, d * s, 0, -32, 31);

@@ -28,7 +28,7 @@ void encode(ConstElements<Block> in, Block& block) noexcept {
   const double d = base::f16_to_f32(block.d);
   const double inverse = d > 0 ? 1 / d : 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    block.qs[i] = static_cast<std::int8_t>(code(in[i], inverse, -127, 127));
+    block.qs[i] = static_cast<std::int8_t>(int_code(in[i], inverse, -127, 127));
   }
 }
 
