@@ -21,12 +21,18 @@ from collections import defaultdict
 from pathlib import Path
 
 
-def executables(listing):
-    """ctest entry name -> base name of the program it runs, from ctest --show-only=json-v1."""
+def executables(listing, build):
+    """ctest entry name -> base name of the program it runs, from ctest --show-only=json-v1.
+
+    That is the first word of the command that is a file directly in the build folder (an emulator
+    may stand before it), else the first word.
+    """
     names = {}
+    build = Path(build).resolve()
     for test in listing.get("tests", []):
         command = test.get("command") or [test["name"]]
-        names[test["name"]] = Path(command[0]).name
+        built = [word for word in command if Path(word).parent == build]
+        names[test["name"]] = Path((built or command)[0]).name
     return names
 
 
@@ -112,7 +118,7 @@ def main():
     base = ["ctest", "--test-dir", args.build]
     listing = json.loads(subprocess.run(base + select + ["--show-only=json-v1"], check=True,
                                         capture_output=True, text=True).stdout)
-    programs = executables(listing)
+    programs = executables(listing, args.build)
     with tempfile.TemporaryDirectory() as folder:
         junit = Path(folder, "ctest.xml")
         reports_folder = Path(folder, "reports")

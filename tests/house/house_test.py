@@ -217,6 +217,13 @@ class Counting(unittest.TestCase):
         self.assertEqual(
             run_tests.total(entries, {"base": "base_test"}, {"base_test": [(5, 1, 0)]}), (5, 1, 0))
 
+    def test_finds_the_program_behind_an_emulator(self):
+        listing = {"tests": [{"name": "k", "command": ["qemu", "-cpu", "max", "/b/neon/k_test"]},
+                             {"name": "house", "command": ["/usr/bin/python3", "check.py"]},
+                             {"name": "gone"}]}
+        self.assertEqual(run_tests.executables(listing, "/b/neon"),
+                         {"k": "k_test", "house": "python3", "gone": "gone"})
+
     def test_reads_googletest_reports(self):
         report = {"testsuites": [{"testsuite": [
             {"status": "RUN", "result": "COMPLETED"},
