@@ -15,6 +15,8 @@ template <typename... Visitors>
 struct Overloaded : Visitors... {
   using Visitors::operator()...;
 };
+template <typename... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
 void require(bool condition, const char* what) {
   if (!condition) raise(ErrorKind::kUnsupported, "{}", what);

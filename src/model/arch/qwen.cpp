@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen 2 / 2.5 and Qwen 3. Pre-norm RMS, GQA with split-half RoPE, gated SiLU. Qwen 2 has biases on
+// q, k and v (the reader takes them where they are); Qwen 3 has none, and norms each head of q and
+// k before it turns.
+#include "model/arch/arch.hpp"
+
+namespace lemma::model::arch {
+namespace {
+
+using algorithm::Activation;
+using algorithm::NormKind;
+using algorithm::RopeLayout;
+
+Plan qwen(const Reader& reader, bool normed_heads) {
+  refuse_experts(reader);
+  Plan plan = reader.base_plan(NormKind::kRms);
+  const algorithm::RopeSpec rope = reader.rope(RopeLayout::kSplitHalf);
+  for (std::uint32_t i = 0; i < reader.layers(); ++i) {
+    Gqa attention = reader.gqa(i);
+    if (normed_heads)
+      attention.qk_norm = reader.qk_norm(i, NormKind::kRms, QkNorm::Extent::kPerHead);
+    attention.rope = rope;
+    plan.layers.push_back(
+        {.sites = {
+             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
+             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
+              .mixer = reader.mlp(i, Activation::kSilu)},
+         }});
+  }
+  return plan;
+}
+
+}  // namespace
+
+Plan qwen2(const Reader& reader) {
+  return qwen(reader, false);
+}
+
+Plan qwen3(const Reader& reader) {
+  return qwen(reader, true);
+}
+
+}  // namespace lemma::model::arch
