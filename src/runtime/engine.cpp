@@ -143,9 +143,13 @@ MemoryUse Engine::memory() const {
 }
 
 struct Generation::Impl {
-  std::shared_ptr<Engine> engine;  // first: the loop must outlive the job's last use
-  runtime::StepLoop* loop = nullptr;
-  std::shared_ptr<runtime::GenerationJob> job;
+  Impl(std::shared_ptr<Engine> owner, runtime::StepLoop* step_loop,
+       std::shared_ptr<runtime::GenerationJob> generation_job)
+      : engine(std::move(owner)), loop(step_loop), job(std::move(generation_job)) {}
+
+  const std::shared_ptr<Engine> engine;  // keeps the loop alive
+  runtime::StepLoop* const loop;
+  const std::shared_ptr<runtime::GenerationJob> job;
 
   void cancel() noexcept {
     job->request_cancel();
@@ -155,11 +159,9 @@ struct Generation::Impl {
 };
 
 Generation Engine::submit(Request request) {
-  auto impl = std::make_shared<Generation::Impl>();
-  impl->engine = shared_from_this();
-  impl->loop = &impl_->core->loop;
-  impl->job = std::make_shared<runtime::GenerationJob>(std::move(request), impl_->core->facts);
-  impl->loop->submit(impl->job);
+  auto job = std::make_shared<runtime::GenerationJob>(std::move(request), impl_->core->facts);
+  auto impl = std::make_shared<Generation::Impl>(shared_from_this(), &impl_->core->loop, job);
+  impl->loop->submit(std::move(job));
   return Generation(std::move(impl));
 }
 
