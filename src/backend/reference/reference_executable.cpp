@@ -37,6 +37,8 @@ ReferenceExecutable::ReferenceExecutable(const backend::Program& program,
   for (const backend::Operation& operation : program.operations) {
     if (const auto* mlp = std::get_if<backend::Mlp>(&operation))
       hidden = std::max<std::size_t>(hidden, mlp->spec.hidden);
+    if (const auto* rotate = std::get_if<backend::Rotate>(&operation))
+      head = std::max<std::size_t>(head, rotate->head_dim);
     if (const auto* attend = std::get_if<backend::Attend>(&operation)) {
       const algorithm::GqaSpec& spec = attend->spec;
       head = std::max<std::size_t>({head, spec.head_dim, spec.value_dim});

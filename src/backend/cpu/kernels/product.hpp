@@ -78,7 +78,7 @@ void product_tile(const ProductTile<Element>& tile, std::size_t row, std::size_t
     for (std::size_t c = 0; c < C; ++c) {
       w[c] = Simd::load(start[c] + k * tile.k_stride);
       // 2 KiB ahead: the distance at which one core reads memory fastest.
-      if constexpr (R == 1)
+      if constexpr (R == 1 && kLanes > 1)
         __builtin_prefetch(start[c] + k * tile.k_stride + 2048 / sizeof(Element));
     }
     LEMMA_UNROLL

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance: small programs, one around each operation, that any backend can be asked to run on
+// chosen steps. The tests compare what two backends, or two ways of cutting the same tokens into
+// steps, leave at the last site. Programs begin with an embedding, so a token id is the input.
+//
+//   const Case c = attend_case(spec, kSeed);
+//   Rows rows = run_case(*backend, c, {.schedule = one_prefill(20)});
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "algorithm/tolerance.hpp"
+#include "backend/backend.hpp"
+
+namespace lemma::backend::conformance {
+
+/// A weight of a case.
+struct CaseWeight {
+  weights::Matrix matrix;
+  WeightUse use = WeightUse::kMatrix;
+};
+
+/// A program, its weights, and how far apart two backends may be at its last site.
+struct Case {
+  std::string name;
+  std::vector<CaseWeight> weights;
+  Program program;   ///< weight ids are indexes into `weights`
+  std::string site;  ///< the site to compare; "logits" for the head's
+  algorithm::Tolerance tolerance;
+};
+
+/// Random weights and the operations around them.
+class CaseBuilder {
+ public:
+  CaseBuilder(std::string name, std::uint64_t seed)
+      : state_(seed * 2654435761u + 88172645463325252u) {
+    case_.name = std::move(name);
+  }
+  /// A matrix of normal numbers times `scale`, encoded in `format`.
+  WeightId weight(weights::Format format, std::uint64_t rows, std::uint64_t cols, WeightUse use,
+                  float scale = 1.f);
+  WeightId vector(std::uint64_t n, float scale = 1.f, float offset = 0.f);
+  /// Embeds the tokens: rows of normal numbers times `scale`.
+  Tensor embed(std::uint32_t width, float scale = 1.f);
+  Tensor project(Tensor in, std::uint32_t width, weights::Format format);
+  Tensor tensor(std::uint32_t width);
+  void add(Operation operation) { case_.program.operations.push_back(std::move(operation)); }
+  Program& program() { return case_.program; }
+  /// The case, compared at `site`.
+  Case finish(Tensor site, algorithm::Tolerance tolerance);
+  Case finish_with_logits(algorithm::Tolerance tolerance);
+
+  static constexpr std::uint64_t kVocabulary = 97;
+
+ private:
+  float normal();
+
+  Case case_;
+  std::uint64_t state_;
+};
+
+Case embed_case(bool positions);
+Case norm_case(algorithm::NormKind kind, std::uint32_t group, bool per_group);
+Case project_case(weights::Format format, std::uint32_t cols, bool bias, float clamp);
+Case rotate_case(const algorithm::RopeSpec& rope, std::uint32_t head_dim, bool inverse);
+/// Projects queries, keys and values, stores and attends.
+Case attend_case(const algorithm::GqaSpec& spec, const std::string& name);
+Case gate_case();
+Case mlp_case(algorithm::Activation activation, bool gated, weights::Format format);
+Case add_case(bool three);
+Case head_case(weights::Format format, float softcap);
+/// Two whole layers of width 512 with head, all matrices in `format`.
+Case decoder_case(weights::Format format);
+
+/// Rows of one sequence in one step.
+struct Part {
+  std::uint32_t sequence = 0, rows = 0;
+  state::TokenClass token_class = state::TokenClass::kEntered;
+};
+/// Steps; a step's parts name different sequences.
+using Schedule = std::vector<std::vector<Part>>;
+
+/// All `tokens` of sequence 0 at once, or cut so that parts have the given sizes in turn.
+Schedule one_prefill(std::uint32_t tokens);
+Schedule chunks(std::uint32_t tokens, std::vector<std::uint32_t> sizes);
+/// Sequence 0 in chunks beside two others that are ahead and behind in the step.
+Schedule in_company(std::uint32_t tokens, std::vector<std::uint32_t> sizes);
+
+struct RunOptions {
+  Schedule schedule;
+  algorithm::RowFormat format = algorithm::RowFormat::kF32;
+  std::uint32_t page_size = 16;
+  std::uint32_t max_rows = 128;
+  /// Token of a sequence at a position; by default spread over the vocabulary.
+  std::function<std::int32_t(std::uint32_t sequence, std::uint32_t position)> token;
+  std::vector<Observer*> observers;
+};
+
+/// What a run left of sequence 0, and how each step's segments ended.
+struct Outcome {
+  std::vector<float> rows;  ///< [tokens, width] at the case's site
+  std::vector<std::vector<SegmentResult>> results;
+  std::vector<Placement> placements;
+};
+Outcome run_case(Backend& backend, const Case& c, const RunOptions& options);
+
+/// The largest excess of `got` over the tolerance of `want`, row by row: "" if none, else where.
+std::string compare(std::span<const float> got, std::span<const float> want, std::size_t width,
+                    algorithm::Tolerance tolerance);
+
+}  // namespace lemma::backend::conformance

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/cpu_backend.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/allocation_count.hpp"
+#include "backend/cpu/conformance.hpp"
+#include "backend/reference/reference_backend.hpp"
+#include "lemma/error.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+using namespace backend::conformance;
+using algorithm::Activation;
+using algorithm::GqaSpec;
+using algorithm::RowFormat;
+using backend::Numerics;
+using weights::Format;
+
+constexpr std::uint32_t kTokens = 45;
+
+GqaSpec gqa(std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t dim,
+            std::uint32_t value_dim) {
+  GqaSpec spec;
+  spec.query_heads = heads;
+  spec.kv_heads = kv_heads;
+  spec.head_dim = dim;
+  spec.value_dim = value_dim;
+  spec.scale = 1.f / std::sqrt(static_cast<float>(dim));
+  return spec;
+}
+
+std::vector<Case> make_attention_cases() {
+  std::vector<Case> cases;
+  cases.push_back(attend_case(gqa(4, 4, 16, 16), "mha"));
+  cases.push_back(attend_case(gqa(6, 2, 20, 12), "gqa of odd widths"));
+  cases.push_back(attend_case(gqa(8, 1, 64, 64), "mqa"));
+  GqaSpec spec = gqa(4, 2, 32, 32);
+  spec.window = 7;
+  cases.push_back(attend_case(spec, "window 7"));
+  spec = gqa(4, 2, 32, 32);
+  spec.sinks = true;
+  spec.softcap = 20.f;
+  cases.push_back(attend_case(spec, "sinks and soft-cap"));
+  spec = gqa(6, 3, 16, 16);
+  spec.alibi_max_bias = 8.f;
+  cases.push_back(attend_case(spec, "alibi"));
+  spec = gqa(4, 2, 16, 16);
+  spec.temperature_scale = 0.1f;
+  spec.temperature_floor = 8;
+  cases.push_back(attend_case(spec, "query temperature"));
+  return cases;
+}
+
+std::vector<Case> rotate_cases() {
+  std::vector<Case> cases;
+  for (const bool split : {true, false}) {
+    for (const bool prefix : {true, false}) {
+      algorithm::RopeSpec rope;
+      rope.rotary_dim = 18;
+      rope.layout = split ? algorithm::RopeLayout::kSplitHalf : algorithm::RopeLayout::kInterleaved;
+      rope.placement =
+          prefix ? algorithm::RopePlacement::kPrefix : algorithm::RopePlacement::kSuffix;
+      cases.push_back(rotate_case(rope, 24, !prefix));
+    }
+  }
+  return cases;
+}
+
+// Cases are made once: the encoders search, and take longer than the programs.
+const std::vector<Case>& attention_cases() {
+  static const std::vector<Case> cases = make_attention_cases();
+  return cases;
+}
+
+std::vector<Case> make_operation_cases() {
+  std::vector<Case> cases = attention_cases();
+  for (Case& c : rotate_cases()) cases.push_back(std::move(c));
+  cases.push_back(embed_case(false));
+  cases.push_back(embed_case(true));
+  cases.push_back(norm_case(algorithm::NormKind::kRms, 0, false));
+  cases.push_back(norm_case(algorithm::NormKind::kRms, 20, false));
+  cases.push_back(norm_case(algorithm::NormKind::kLayer, 0, false));
+  cases.push_back(norm_case(algorithm::NormKind::kLayer, 40, true));
+  for (const Format format : weights::kFormats) {
+    cases.push_back(project_case(format, 512, true, 0.f));
+    cases.push_back(mlp_case(Activation::kSilu, true, format));
+    cases.push_back(head_case(format, 0.f));
+  }
+  cases.push_back(project_case(Format::kF32, 37, false, 0.8f));
+  cases.push_back(project_case(Format::kQ8_0, 256, false, 0.8f));
+  for (const auto activation : {Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu,
+                                Activation::kReluSquared, Activation::kSwigluOai}) {
+    cases.push_back(mlp_case(activation, activation == Activation::kSwigluOai, Format::kF32));
+  }
+  cases.push_back(gate_case());
+  cases.push_back(add_case(false));
+  cases.push_back(add_case(true));
+  cases.push_back(head_case(Format::kF32, 3.f));
+  return cases;
+}
+
+/// Every operation, every format, every activation.
+const std::vector<Case>& operation_cases() {
+  static const std::vector<Case> cases = make_operation_cases();
+  return cases;
+}
+
+/// The whole decoder in every format, in the order of weights::kFormats.
+const std::vector<Case>& decoder_cases() {
+  static const std::vector<Case> cases = [] {
+    std::vector<Case> made;
+    for (const Format format : weights::kFormats) made.push_back(decoder_case(format));
+    return made;
+  }();
+  return cases;
+}
+
+const Case& decoder_in(Format format) {
+  return decoder_cases()[static_cast<std::size_t>(format)];
+}
+
+const std::vector<Case>& all_cases() {
+  static const std::vector<Case> cases = [] {
+    std::vector<Case> both = operation_cases();
+    both.insert(both.end(), decoder_cases().begin(), decoder_cases().end());
+    return both;
+  }();
+  return cases;
+}
+
+std::vector<float> rows_of(const Case& c, const RunOptions& options, const CpuOptions& cpu) {
+  return run_case(*make_backend(cpu), c, options).rows;
+}
+
+std::size_t width_of(const Case& c) {
+  for (const auto& tensor : c.program.tensors) {
+    if (tensor.name == c.site) return tensor.width;
+  }
+  return c.program.vocabulary;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class CpuBackendTest : public ::testing::TestWithParam<base::Isa> {
+ protected:
+  CpuOptions options(int threads = 1, Numerics numerics = Numerics::kFast) const {
+    return {.threads = threads, .isa = GetParam(), .numerics = numerics};
+  }
+};
+
+TEST_P(CpuBackendTest, AgreesWithTheReferenceInEveryOperation) {
+  for (const Case& c : operation_cases()) {
+    const RunOptions run{.schedule = one_prefill(kTokens)};
+    const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+    EXPECT_EQ("", compare(rows_of(c, run, options()), want, width_of(c), c.tolerance)) << c.name;
+  }
+}
+
+TEST_P(CpuBackendTest, AgreesWithTheReferenceInEveryStateFormat) {
+  for (const Case& c : attention_cases()) {
+    for (const RowFormat format : {RowFormat::kF16, RowFormat::kBF16, RowFormat::kQ8}) {
+      const RunOptions run{.schedule = one_prefill(kTokens), .format = format};
+      const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+      // Where the two projections differ in the last bits, a row may round to the neighbouring
+      // state value: one unit of the format, for a few elements of a row of keys or values.
+      const double unit = format == RowFormat::kF16    ? 0x1p-11
+                          : format == RowFormat::kBF16 ? 0x1p-8
+                                                       : 0.004;
+      const algorithm::Tolerance tolerance = c.tolerance + algorithm::Tolerance{0.0, unit};
+      EXPECT_EQ("", compare(rows_of(c, run, options()), want, width_of(c), tolerance)) << c.name;
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, AgreesWithTheReferenceInF32UnderStrictNumerics) {
+  for (const Format format : weights::kFormats) {
+    for (Case c : {project_case(format, 512, true, 0.f), mlp_case(Activation::kSilu, true, format),
+                   head_case(format, 0.f)}) {
+      c.tolerance = algorithm::tolerance::mlp(512, 512);
+      const RunOptions run{.schedule = one_prefill(kTokens)};
+      const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+      const std::vector<float> got = rows_of(c, run, options(1, Numerics::kStrict));
+      EXPECT_EQ("", compare(got, want, width_of(c), c.tolerance)) << c.name;
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, GivesTheSameBitsForFloatWeightsFastAndStrict) {
+  for (const Format format : {Format::kF32, Format::kF16, Format::kBF16}) {
+    const Case& c = decoder_in(format);
+    const RunOptions run{.schedule = one_prefill(20)};
+    EXPECT_TRUE(
+        same_bits(rows_of(c, run, options()), rows_of(c, run, options(1, Numerics::kStrict))));
+  }
+}
+
+TEST_P(CpuBackendTest, StaysWithinTheBoundOfTheReferenceOverAWholeDecoder) {
+  for (const Case& c : decoder_cases()) {
+    const RunOptions run{.schedule = one_prefill(20)};
+    const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+    EXPECT_EQ("", compare(rows_of(c, run, options()), want, width_of(c), c.tolerance)) << c.name;
+  }
+}
+
+TEST_P(CpuBackendTest, GivesARowTheSameBitsHoweverItsTokensAreCut) {
+  for (const Case& c : all_cases()) {
+    const std::vector<float> whole = rows_of(c, {.schedule = one_prefill(kTokens)}, options());
+    for (const auto& sizes :
+         std::vector<std::vector<std::uint32_t>>{{1}, {17, 3, 2}, {13}, {8, 9}}) {
+      EXPECT_TRUE(same_bits(whole, rows_of(c, {.schedule = chunks(kTokens, sizes)}, options())))
+          << c.name << ", chunks of " << sizes[0];
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, GivesARowTheSameBitsInAnyCompanyAndOnAnyPage) {
+  for (const Case& c : all_cases()) {
+    const std::vector<float> alone = rows_of(c, {.schedule = one_prefill(kTokens)}, options());
+    for (const std::uint32_t page_size : {4u, 16u, 128u}) {
+      const RunOptions run{.schedule = in_company(kTokens, {5, 1, 9}), .page_size = page_size};
+      EXPECT_TRUE(same_bits(alone, rows_of(c, run, options())))
+          << c.name << ", pages of " << page_size;
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, GivesTheSameBitsOnAnyNumberOfThreads) {
+  for (const Case& c : all_cases()) {
+    const RunOptions run{.schedule = chunks(kTokens, {20, 1}), .format = RowFormat::kF16};
+    const std::vector<float> one = rows_of(c, run, options(1));
+    for (const int threads : {2, 3}) {
+      EXPECT_TRUE(same_bits(one, rows_of(c, run, options(threads)))) << c.name << ", " << threads;
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, AttendsTheSameOverManyPieces) {
+  // 200 positions are four pieces of 64; the window's first piece is partial.
+  for (const std::uint32_t window : {0u, 100u}) {
+    GqaSpec spec = gqa(4, 2, 32, 32);
+    spec.window = window;
+    const Case c = attend_case(spec, "long");
+    RunOptions run{.schedule = chunks(200, {100}), .format = RowFormat::kF16};
+    const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+    const std::vector<float> whole = rows_of(c, run, options());
+    EXPECT_EQ("",
+              compare(whole, want, width_of(c), c.tolerance + algorithm::Tolerance{0, 0x1p-11}));
+    run.schedule = in_company(200, {1, 7, 40});
+    run.page_size = 8;
+    EXPECT_TRUE(same_bits(whole, rows_of(c, run, options(2)))) << window;
+  }
+}
+
+TEST_P(CpuBackendTest, StaysFiniteWithLargeActivations) {
+  for (const Format format : weights::kFormats) {
+    CaseBuilder b("large", 21);
+    const auto in = b.embed(512, 1e4f);
+    const auto out = b.project(in, 100, format);
+    const Case c = b.finish(out, {});
+    for (const std::uint32_t rows : {1u, 2u, 8u, 33u, 120u}) {
+      for (const float y : rows_of(c, {.schedule = one_prefill(rows)}, options())) {
+        ASSERT_TRUE(std::isfinite(y)) << weights::traits(format).name << " " << rows;
+      }
+    }
+  }
+}
+
+/// Replaces one row of a site by a value.
+class Poison final : public backend::Observer {
+ public:
+  Poison(std::string site, std::size_t row, float value)
+      : site_(std::move(site)), row_(row), value_(value) {}
+  bool wants(const backend::Program::Site& site) override { return site.name == site_; }
+  void observe(std::int32_t, const backend::Program::Site& site, const backend::Step&,
+               std::span<float> rows) override {
+    rows[row_ * site.width] = value_;
+  }
+
+ private:
+  std::string site_;
+  std::size_t row_;
+  float value_;
+};
+
+TEST_P(CpuBackendTest, FailsOnlyTheSegmentThatIsNotFinite) {
+  const Case& c = decoder_in(Format::kQ8_0);
+  const backend::conformance::Schedule three = {{Part{1, 4}, Part{0, 6}, Part{2, 3}}};
+  const std::vector<float> clean = rows_of(c, {.schedule = three}, options());
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Poison poison("t0", 2, bad);  // a row of sequence 1, at the embedding
+    RunOptions run{.schedule = three};
+    run.observers = {&poison};
+    const Outcome outcome = run_case(*make_backend(options()), c, run);
+    const auto& results = outcome.results.at(0);
+    EXPECT_EQ(backend::SegmentStatus::kNonFinite, results[0].status);
+    EXPECT_EQ(0, results[0].site);
+    EXPECT_EQ(backend::SegmentStatus::kOk, results[1].status);
+    EXPECT_EQ(backend::SegmentStatus::kOk, results[2].status);
+    EXPECT_TRUE(same_bits(clean, outcome.rows));
+  }
+}
+
+TEST_P(CpuBackendTest, FailsASegmentWhoseRowDoesNotFitTheStateFormat) {
+  const Case c = attend_case(gqa(2, 1, 16, 16), "store");
+  Poison poison("t2", 1, 1e6f);  // a key beyond f16
+  RunOptions run{.schedule = {{Part{1, 4}, Part{0, 6}}}, .format = RowFormat::kF16};
+  run.observers = {&poison};
+  const Outcome outcome = run_case(*make_backend(options()), c, run);
+  EXPECT_EQ(backend::SegmentStatus::kNonFinite, outcome.results.at(0)[0].status);
+  EXPECT_EQ(2, outcome.results.at(0)[0].site);
+  EXPECT_EQ(backend::SegmentStatus::kOk, outcome.results.at(0)[1].status);
+}
+
+TEST_P(CpuBackendTest, FailsASegmentWhoseLogitsAreNotFinite) {
+  const Case c = head_case(Format::kQ8_0, 0.f);
+  Poison poison("t0", 5, std::numeric_limits<float>::quiet_NaN());
+  RunOptions run{.schedule = {{Part{1, 4}, Part{0, 6}}}};
+  run.observers = {&poison};
+  const Outcome outcome = run_case(*make_backend(options()), c, run);
+  EXPECT_EQ(backend::SegmentStatus::kOk, outcome.results.at(0)[0].status);
+  EXPECT_EQ(backend::SegmentStatus::kNonFinite, outcome.results.at(0)[1].status);
+}
+
+TEST_P(CpuBackendTest, LetsAnObserverReplaceTheRowsThatAProductReads) {
+  const Case c = project_case(Format::kQ8_0, 256, false, 0.f);
+  // Setting an element to what it is not must show, though the row's int8 form is shared.
+  Poison change("t0", 3, 40.f);
+  RunOptions run{.schedule = one_prefill(8)};
+  const std::vector<float> plain = rows_of(c, run, options());
+  run.observers = {&change};
+  const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+  const std::vector<float> got = rows_of(c, run, options());
+  EXPECT_EQ("", compare(got, want, width_of(c), c.tolerance));
+  const std::size_t width = width_of(c);
+  EXPECT_EQ(0, std::memcmp(got.data(), plain.data(), 3 * width * sizeof(float)));
+  EXPECT_NE(0,
+            std::memcmp(got.data() + 3 * width, plain.data() + 3 * width, width * sizeof(float)));
+}
+
+/// Switches the counting of allocations on from the first site to the last.
+class CountAllocations final : public backend::Observer {
+ public:
+  bool wants(const backend::Program::Site&) override { return true; }
+  void observe(std::int32_t, const backend::Program::Site& site, const backend::Step&,
+               std::span<float>) override {
+    counting_allocations = site.name != last;
+  }
+  std::string last;
+};
+
+TEST_P(CpuBackendTest, AllocatesNothingWhileAStepRuns) {
+  for (const Format format : {Format::kF32, Format::kQ4_K}) {
+    const Case& c = decoder_in(format);
+    CountAllocations count;
+    count.last = c.program.tensors[static_cast<std::size_t>(c.program.hidden.id)].name;
+    RunOptions run{.schedule = chunks(40, {20, 1})};
+    run.observers = {&count};
+    counted_allocations = 0;
+    rows_of(c, run, options(2));
+    EXPECT_EQ(0u, counted_allocations.load());
+  }
+}
+
+TEST_P(CpuBackendTest, RunsEveryOperationItself) {
+  for (const Case& c : operation_cases()) {
+    for (const backend::Placement& placement :
+         run_case(*make_backend(options()), c, {.schedule = one_prefill(1)}).placements) {
+      EXPECT_EQ(0u,
+                placement.implementation.find("cpu " + std::string(base::to_string(GetParam()))))
+          << placement.implementation;
+    }
+  }
+}
+
+TEST(CpuBackend, NamesKernelsFormatsAndThreads) {
+  const auto backend = make_backend({.threads = 3, .isa = base::Isa::kScalar});
+  EXPECT_EQ("cpu", backend->name());
+  EXPECT_EQ("cpu: scalar kernels, 3 threads, as asked", backend->description());
+  const Outcome outcome = run_case(*backend, project_case(Format::kQ8_0, 256, false, 0.f),
+                                   {.schedule = one_prefill(1)});
+  EXPECT_EQ("cpu scalar f32 x f32, q8_0 x int8", outcome.placements.at(1).implementation);
+  EXPECT_EQ("F32, Q8_0", outcome.placements.at(1).format);
+}
+
+TEST(CpuBackend, RefusesWhatTheMachineCannotDo) {
+  EXPECT_THROW(make_backend({.threads = -1}), Error);
+#if defined(__x86_64__)
+  EXPECT_THROW(make_backend({.isa = base::Isa::kNeon}), Error);
+#endif
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, CpuBackendTest,
+                         ::testing::ValuesIn(base::available_isas(base::cpu_features())),
+                         [](const ::testing::TestParamInfo<base::Isa>& isa) {
+                           return std::string(base::to_string(isa.param));
+                         });
+
+}  // namespace
+}  // namespace lemma::cpu
