@@ -152,10 +152,10 @@ struct Segment {
 
 /// What a step computes. Spans must live until run() returns.
 struct Step {
-  std::span<const std::int32_t> tokens;                   ///< [T], each below the vocabulary
-  std::span<const algorithm::RopePosition> positions;     ///< [T]
-  std::span<const Segment> segments;                      ///< cover [0, T) in order
-  std::span<const std::uint32_t> logit_rows;              ///< ascending rows that want logits
+  std::span<const std::int32_t> tokens;                ///< [T], each below the vocabulary
+  std::span<const algorithm::RopePosition> positions;  ///< [T]
+  std::span<const Segment> segments;                   ///< cover [0, T) in order
+  std::span<const std::uint32_t> logit_rows;           ///< ascending rows that want logits
 };
 
 enum class SegmentStatus : std::uint8_t { kOk, kNonFinite, kOutOfMemory, kDevice };

@@ -23,15 +23,18 @@ std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
 }  // namespace
 
 std::vector<Tensor> inputs(const Operation& operation) {
-  return std::visit(
-      Overloaded{
-          [](const Embed&) { return present({}); },
-          [](const Attend& op) { return present({op.query}); },
-          [](const Gate& op) { return present({op.in, op.gate}); },
-          [](const Add& op) { return present({op.a, op.b, op.c}); },
-          [](const auto& op) { return present({op.in}); },
-      },
-      operation);
+  return std::visit(Overloaded{
+                        [](const Embed&) { return present({}); },
+                        [](const Attend& op) { return present({op.query}); },
+                        [](const Gate& op) {
+                          return present({op.in, op.gate});
+                        },
+                        [](const Add& op) {
+                          return present({op.a, op.b, op.c});
+                        },
+                        [](const auto& op) { return present({op.in}); },
+                    },
+                    operation);
 }
 
 std::vector<Tensor> outputs(const Operation& operation) {

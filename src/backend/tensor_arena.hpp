@@ -23,7 +23,9 @@ class TensorArena {
 
   /// [max_rows, width] floats, 64-byte aligned rows' start.
   float* data(Tensor tensor) const noexcept { return data_[static_cast<std::size_t>(tensor.id)]; }
-  float* row(Tensor tensor, std::size_t r) const noexcept { return data(tensor) + r * tensor.width; }
+  float* row(Tensor tensor, std::size_t r) const noexcept {
+    return data(tensor) + r * tensor.width;
+  }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -36,7 +36,8 @@ class Recorder {
     const Embedding& embedding = plan_.embedding;
     backend::Embed op;
     op.table = bind(embedding.table, plan_.vocabulary, plan_.width, WeightUse::kTable);
-    op.positions = bind(embedding.positions, embedding.position_rows, plan_.width, WeightUse::kTable);
+    op.positions =
+        bind(embedding.positions, embedding.position_rows, plan_.width, WeightUse::kTable);
     op.scale = embedding.scale;
     op.out = tensor("embedding", plan_.width);
     emit(op);
@@ -55,7 +56,9 @@ class Recorder {
       const Tensor read = layer.side_by_side ? entered : stream;
       if (site.norm) normed = norm(*site.norm, read, "norm");
       Tensor branch = std::visit(
-          [&](const auto& mixer) { return mix(mixer, site.norm || site.shares_norm ? normed : read); },
+          [&](const auto& mixer) {
+            return mix(mixer, site.norm || site.shares_norm ? normed : read);
+          },
           site.mixer);
       if (site.branch_norm) branch = norm(*site.branch_norm, branch, "branch_norm");
 
@@ -71,7 +74,8 @@ class Recorder {
   // "attention" and "ffn", numbered from the second of a kind on.
   static std::string site_name(const Site& site, std::size_t index, const Layer& layer) {
     std::size_t same = 0;
-    for (std::size_t i = 0; i < index; ++i) same += layer.sites[i].mixer.index() == site.mixer.index();
+    for (std::size_t i = 0; i < index; ++i)
+      same += layer.sites[i].mixer.index() == site.mixer.index();
     const std::string name = std::holds_alternative<Gqa>(site.mixer) ? "attention" : "ffn";
     return same ? name + std::to_string(same + 1) : name;
   }
@@ -91,7 +95,8 @@ class Recorder {
     emit(std::move(project));
 
     if (gqa.qk_norm) {
-      query = head_norm(gqa.qk_norm->query, gqa.qk_norm->extent, spec.head_dim, query, "query_norm");
+      query =
+          head_norm(gqa.qk_norm->query, gqa.qk_norm->extent, spec.head_dim, query, "query_norm");
       key = head_norm(gqa.qk_norm->key, gqa.qk_norm->extent, spec.head_dim, key, "key_norm");
     }
     if (gqa.rope) {
@@ -140,10 +145,11 @@ class Recorder {
 
   Tensor norm_groups(const Norm& norm, Tensor in, std::uint32_t group, bool weight_per_group,
                      const char* site) {
-    const std::uint32_t width = group && !weight_per_group ? group : in.width;
+    const std::uint32_t width = group ? group : in.width;
+    const std::uint32_t rows = weight_per_group ? in.width / width : 1;
     backend::Norm op{.spec = norm.spec};
-    op.weight = bind_vector(norm.weight, width);
-    op.bias = bind_vector(norm.bias, width);
+    op.weight = bind(norm.weight, rows, width, WeightUse::kVector);
+    op.bias = bind(norm.bias, rows, width, WeightUse::kVector);
     op.group = group;
     op.weight_per_group = weight_per_group;
     op.in = in;
@@ -152,7 +158,8 @@ class Recorder {
     return op.out;
   }
 
-  Tensor rotate(const algorithm::RopeSpec& rope, std::uint32_t head_dim, Tensor in, const char* site) {
+  Tensor rotate(const algorithm::RopeSpec& rope, std::uint32_t head_dim, Tensor in,
+                const char* site) {
     backend::Rotate op{.rope = program_.rope(rope), .head_dim = head_dim, .in = in};
     op.out = tensor(site, in.width);
     emit(op);

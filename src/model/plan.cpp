@@ -63,9 +63,9 @@ void validate(const Site& site, const Site* previous, bool side_by_side, std::ui
 }  // namespace
 
 const char* mixer_name(const Mixer& mixer) noexcept {
-  return std::visit(Overloaded{[](const Gqa&) { return "gqa"; },
-                               [](const DenseMlp&) { return "dense_mlp"; }},
-                    mixer);
+  return std::visit(
+      Overloaded{[](const Gqa&) { return "gqa"; }, [](const DenseMlp&) { return "dense_mlp"; }},
+      mixer);
 }
 
 void Plan::validate() const {
@@ -75,14 +75,16 @@ void Plan::validate() const {
           architecture, width, vocabulary, context, layers.size());
   require(static_cast<bool>(embedding.table), "the plan names no embedding table");
   if (!std::isfinite(embedding.scale) || !std::isfinite(head.scale) || !(head.softcap >= 0.f))
-    raise(ErrorKind::kUnsupported, "plan of '{}': embedding scale {}, head scale {}, soft-cap {}; "
-          "all must be finite and the soft-cap not negative", architecture, embedding.scale,
-          head.scale, head.softcap);
+    raise(ErrorKind::kUnsupported,
+          "plan of '{}': embedding scale {}, head scale {}, soft-cap {}; "
+          "all must be finite and the soft-cap not negative",
+          architecture, embedding.scale, head.scale, head.softcap);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     for (std::size_t s = 0; s < layer.sites.size(); ++s) {
       try {
-        model::validate(layer.sites[s], s ? &layer.sites[s - 1] : nullptr, layer.side_by_side, width);
+        model::validate(layer.sites[s], s ? &layer.sites[s - 1] : nullptr, layer.side_by_side,
+                        width);
       } catch (const Error& error) {
         throw error.within("layer " + std::to_string(i) + ", " + mixer_name(layer.sites[s].mixer));
       }

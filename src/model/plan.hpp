@@ -80,8 +80,8 @@ struct Layer {
 };
 
 struct Embedding {
-  WeightRef table;         ///< [V, D]
-  WeightRef positions;     ///< [context, D], learned; absent in most
+  WeightRef table;      ///< [V, D]
+  WeightRef positions;  ///< [context, D], learned; absent in most
   std::uint32_t position_rows = 0;
   float scale = 1.f;
   std::optional<Norm> norm;
@@ -94,8 +94,8 @@ struct Head {
 };
 
 struct Plan {
-  std::string architecture;  ///< as the checkpoint names it
-  std::string name;          ///< the model's own name, if it has one
+  std::string architecture;      ///< as the checkpoint names it
+  std::string name;              ///< the model's own name, if it has one
   std::uint32_t width = 0;       ///< D
   std::uint32_t vocabulary = 0;  ///< V
   std::uint32_t context = 0;     ///< positions that the model was made for

@@ -48,6 +48,8 @@ class ReferenceBackend final : public backend::Backend {
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_backend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<backend::Backend> make_backend() {
+  return std::make_unique<ReferenceBackend>();
+}
 
 }  // namespace lemma::reference

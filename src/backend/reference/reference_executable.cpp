@@ -57,7 +57,8 @@ ReferenceExecutable::ReferenceExecutable(const backend::Program& program,
   segment_of_.resize(options.max_rows);
 }
 
-std::span<const backend::SegmentResult> ReferenceExecutable::run(const backend::Step& step) noexcept {
+std::span<const backend::SegmentResult> ReferenceExecutable::run(
+    const backend::Step& step) noexcept {
   LEMMA_CHECK(step.tokens.size() <= segment_of_.size());
   step_ = &step;
   results_.assign(step.segments.size(), {});
@@ -164,11 +165,11 @@ void ReferenceExecutable::run(const backend::Attend& op) noexcept {
         const auto key = reader(op.key, keys, {key_.data(), spec.head_dim});
         const auto value = reader(op.value, values, {value_.data(), spec.value_dim});
         const std::size_t r = segment.first_row + i;
-        algorithm::attend(
-            spec, {arena_.row(op.query, r) + h * spec.head_dim, spec.head_dim}, position,
-            algorithm::visible_range(position, spec.window), std::cref(key), std::cref(value),
-            spec.sinks ? &sinks[h] : nullptr, slopes.empty() ? 0.f : slopes[h],
-            {arena_.row(op.out, r) + h * spec.value_dim, spec.value_dim});
+        algorithm::attend(spec, {arena_.row(op.query, r) + h * spec.head_dim, spec.head_dim},
+                          position, algorithm::visible_range(position, spec.window), std::cref(key),
+                          std::cref(value), spec.sinks ? &sinks[h] : nullptr,
+                          slopes.empty() ? 0.f : slopes[h],
+                          {arena_.row(op.out, r) + h * spec.value_dim, spec.value_dim});
       }
 }
 

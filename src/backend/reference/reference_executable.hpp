@@ -56,16 +56,16 @@ class ReferenceExecutable final : public backend::Executable {
   std::vector<algorithm::RopeTable> ropes_;
   std::vector<std::vector<backend::Observer*>> observers_;  ///< by tensor id
 
-  const backend::Step* step_ = nullptr;        ///< the running step
+  const backend::Step* step_ = nullptr;  ///< the running step
   std::vector<backend::SegmentResult> results_;
-  std::vector<std::uint32_t> segment_of_;      ///< by row
-  std::vector<float> logits_;                  ///< [max_rows, V], grown to what steps ask for
-  std::vector<float> gathered_;                ///< [rows that want logits, D]
-  std::vector<float> decoded_;                 ///< one weight row
-  std::vector<float> gate_, up_;               ///< [max_rows, F]
-  std::vector<float> key_, value_;             ///< one head's row as the state holds it
+  std::vector<std::uint32_t> segment_of_;  ///< by row
+  std::vector<float> logits_;              ///< [max_rows, V], grown to what steps ask for
+  std::vector<float> gathered_;            ///< [rows that want logits, D]
+  std::vector<float> decoded_;             ///< one weight row
+  std::vector<float> gate_, up_;           ///< [max_rows, F]
+  std::vector<float> key_, value_;         ///< one head's row as the state holds it
   std::vector<float> cos_, sin_;
-  std::vector<std::vector<float>> slopes_;     ///< ALiBi's by query head, by key slot
+  std::vector<std::vector<float>> slopes_;  ///< ALiBi's by query head, by key slot
 };
 
 }  // namespace lemma::reference
