@@ -59,8 +59,8 @@ inline Tolerance project(std::uint64_t k) noexcept {
   return {std::fmax(5e-5 * growth, 1e-5), std::fmax(1e-5 * growth, 1e-6)};
 }
 
-/// The absorbed form of latent attention against the expanded one, over latents of `c` elements: the
-/// products with a head's two halves are summed in another order, one before the scores and one
+/// The absorbed form of latent attention against the expanded one, over latents of `c` elements:
+/// the products with a head's two halves are summed in another order, one before the scores and one
 /// after the mean, and the softmax is as exact as any.
 inline Tolerance absorbed(std::uint64_t c) noexcept {
   return 2.0 * project(c) + kAttend;
