@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections import defaultdict
 from pathlib import Path
 
 
@@ -67,42 +66,61 @@ def report_counts(report):
     return passed, failed, skipped
 
 
-def total(entries, programs, reports):
-    """Sums entries and reports. `reports`: program -> list of (passed, failed, skipped)."""
-    groups = defaultdict(list)
-    for name, outcome in entries.items():
-        groups[programs.get(name, name)].append(outcome)
-    sums = [0, 0, 0]
-    for program, outcomes in groups.items():
-        found = reports.get(program, [])
-        for counts in found:
-            sums = [a + b for a, b in zip(sums, counts)]
-        failed_entries = outcomes.count("failed")
-        if found:
-            # A failed entry is explained by a report with a failed test, each by one.
-            unexplained = max(0, failed_entries - sum(1 for c in found if c[1] > 0))
-            without_report = max(0, len(outcomes) - len(found) - unexplained)
-            sums[0] += without_report
-            sums[1] += unexplained
+def total(results):
+    """Sums (outcome, counts) of entries, where counts is a report's (passed, failed, skipped) or
+    None for an entry that is not a GoogleTest program or left no report."""
+    passed = failed = skipped = 0
+    for outcome, counts in results:
+        if counts is None:
+            passed += outcome == "passed"
+            failed += outcome == "failed"
+            skipped += outcome == "skipped"
         else:
-            sums[0] += outcomes.count("passed")
-            sums[1] += failed_entries
-            sums[2] += outcomes.count("skipped")
-    return tuple(sums)
+            passed += counts[0]
+            failed += counts[1] if counts[1] > 0 else outcome == "failed"
+            skipped += counts[2]
+    return passed, failed, skipped
 
 
-def collect_reports(folder, programs):
-    reports = defaultdict(list)
-    for path in sorted(Path(folder).glob("*.json")):
-        # Further runs of one program get _1, _2, ... appended by GoogleTest.
-        program = path.stem
-        if program not in programs:
-            program = re.sub(r"_\d+$", "", program)
-        try:
-            reports[program].append(report_counts(json.loads(path.read_text())))
-        except ValueError:
-            pass  # cut short by a crash; its entry's failure is counted
-    return reports
+def rounds(programs):
+    """Lists of entries in which no program occurs twice, the first one the longest.
+
+    GoogleTest names a report after its program, so two runs of one program at the same time would
+    overwrite each other's.
+    """
+    result, used = [], []
+    for name, program in programs.items():
+        # An interpreter runs many entries, but writes no report.
+        key = program if program.endswith("_test") else name
+        for entries, keys in zip(result, used):
+            if key not in keys:
+                entries.append(name)
+                keys.add(key)
+                break
+        else:
+            result.append([name])
+            used.append({key})
+    return result
+
+
+def read_report(path):
+    """The counts in the report at `path`, or None where there is none or a crash cut it short."""
+    try:
+        return report_counts(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def run_round(base, names, folder, args):
+    """Runs the entries `names` in one ctest; entry -> outcome. Reports land in `folder`."""
+    junit = folder / "ctest.xml"
+    pattern = "^(" + "|".join(re.escape(name) for name in names) + ")$"
+    subprocess.run(base + ["-R", pattern, "--output-on-failure", "-j", str(args.jobs), "--timeout",
+                           str(args.timeout), "--output-junit", str(junit)],
+                   env=dict(os.environ, GTEST_OUTPUT=f"json:{folder}/"))
+    outcomes = read_entries(junit.read_text()) if junit.exists() else {}
+    # An entry that is listed but that ctest never came to has failed.
+    return {name: outcomes.get(name, "failed") for name in names}
 
 
 def main():
@@ -119,19 +137,14 @@ def main():
     listing = json.loads(subprocess.run(base + select + ["--show-only=json-v1"], check=True,
                                         capture_output=True, text=True).stdout)
     programs = executables(listing, args.build)
-    with tempfile.TemporaryDirectory() as folder:
-        junit = Path(folder, "ctest.xml")
-        reports_folder = Path(folder, "reports")
-        reports_folder.mkdir()
-        environment = dict(os.environ, GTEST_OUTPUT=f"json:{reports_folder}/")
-        subprocess.run(base + select + ["--output-on-failure", "--no-tests=error", "-j",
-                                        str(args.jobs), "--timeout", str(args.timeout),
-                                        "--output-junit", str(junit)], env=environment)
-        entries = read_entries(junit.read_text()) if junit.exists() else {}
-        reports = collect_reports(reports_folder, set(programs.values()))
-    for name in programs:
-        entries.setdefault(name, "failed")  # listed, but ctest never came to it
-    passed, failed, skipped = total(entries, programs, reports)
+    results = []
+    with tempfile.TemporaryDirectory() as top:
+        for number, names in enumerate(rounds(programs)):
+            folder = Path(top, str(number))
+            folder.mkdir()
+            for name, outcome in run_round(base, names, folder, args).items():
+                results.append((outcome, read_report(folder / f"{programs[name]}.json")))
+    passed, failed, skipped = total(results)
     if not programs:
         print(f"no test is called '{args.filter}'", file=sys.stderr)
         failed += 1

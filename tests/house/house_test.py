@@ -202,20 +202,20 @@ class Format(Tree):
 
 class Counting(unittest.TestCase):
     def test_counts_inner_tests_and_plain_entries(self):
-        entries = {"base": "passed", "house": "passed", "fuzz": "failed", "format": "skipped"}
-        programs = {"base": "base_test", "house": "python3", "fuzz": "x_fuzz", "format": "python3"}
-        reports = {"base_test": [(90, 0, 2)]}
-        self.assertEqual(run_tests.total(entries, programs, reports), (91, 1, 3))
+        results = [("passed", (90, 0, 2)), ("passed", None), ("failed", None), ("skipped", None)]
+        self.assertEqual(run_tests.total(results), (91, 1, 3))
 
     def test_counts_a_crash_and_a_late_sanitizer_report_as_failures(self):
-        entries = {"base": "failed", "text": "failed"}
-        programs = {"base": "base_test", "text": "text_test"}
-        self.assertEqual(run_tests.total(entries, programs, {"text_test": [(5, 0, 0)]}), (5, 2, 0))
+        self.assertEqual(run_tests.total([("failed", None), ("failed", (5, 0, 0))]), (5, 2, 0))
 
     def test_counts_a_failed_inner_test_once(self):
-        entries = {"base": "failed"}
-        self.assertEqual(
-            run_tests.total(entries, {"base": "base_test"}, {"base_test": [(5, 1, 0)]}), (5, 1, 0))
+        self.assertEqual(run_tests.total([("failed", (5, 1, 0))]), (5, 1, 0))
+
+    def test_never_runs_one_program_twice_at_a_time(self):
+        programs = {"golden": "golden_test", "base": "base_test", "golden_avx2": "golden_test",
+                    "house_files": "python3", "house_format": "python3"}
+        self.assertEqual(run_tests.rounds(programs),
+                         [["golden", "base", "house_files", "house_format"], ["golden_avx2"]])
 
     def test_finds_the_program_behind_an_emulator(self):
         listing = {"tests": [{"name": "k", "command": ["qemu", "-cpu", "max", "/b/neon/k_test"]},
