@@ -17,10 +17,12 @@ struct Simd {
 
   static F zero() { return 0.f; }
   static F set(float x) { return x; }
-  static F load(const float* x) { return *x; }
-  static F load(const F16* x) { return widen(static_cast<std::uint32_t>(*x)); }
+  static F load(const float* x) { return *x; }  ///< 16-bit elements may lie at any address
+  static F load(const F16* x) { return load_f16(reinterpret_cast<const std::byte*>(x)); }
   static F load(const BF16* x) {
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(*x) << 16);
+    std::uint16_t bits;
+    __builtin_memcpy(&bits, x, 2);
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
   }
   static void store(float* out, F x) { *out = x; }
   static F mul(F a, F b) { return a * b; }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of the cpu kernels, beside what the machine can do: `memory_read` is a plain read of the
+// same amount of memory in the same run, and decode (one row) is to be read as a share of it.
+//
+//   kernels_bench --benchmark_filter='memory_read|project/.*/rows:1/'
+//
+// bytes_per_second counts packed weights, items_per_second multiply-adds.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/kernels/select.hpp"
+#include "backend/cpu/packing.hpp"
+#include "base/aligned_buffer.hpp"
+#include "base/cpu_features.hpp"
+#include "base/thread_pool.hpp"
+#include "base/topology.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+/// More than any cache, so that one row's weights come from memory.
+constexpr std::size_t kStreamedBytes = std::size_t{512} << 20;
+/// For many rows: a matrix of a small model, read from the caches.
+constexpr std::size_t kManyRowsOutputs = 2048;
+constexpr std::size_t kCols = 2048;
+constexpr std::size_t kChunkPanels = 4;
+
+/// One panel of random codes, repeated `count` times.
+base::AlignedBuffer repeat_panel(weights::Format format, std::size_t count) {
+  const std::size_t bytes = panel_bytes(format, kCols);
+  auto panels = base::AlignedBuffer::uninitialized(count * bytes);
+  std::vector<float> values(kPanelRows * kCols);
+  std::uint32_t seed = 1;
+  for (float& x : values) {
+    seed = seed * 1664525u + 1013904223u;
+    x = static_cast<float>(seed >> 8) * 0x1p-24f - 0.5f;
+  }
+  std::vector<std::byte> file(kPanelRows * weights::row_bytes(format, kCols));
+  weights::traits(format).quantize(values, file.data());
+  pack_panel({format, kPanelRows, kCols, file.data(), nullptr, ""}, 0, panels.data());
+  for (std::size_t p = 1; p < count; ++p) {
+    std::memcpy(panels.data() + p * bytes, panels.data(), bytes);
+  }
+  return panels;
+}
+
+struct Rows {
+  explicit Rows(std::size_t rows)
+      : x(rows * kCols, 0.25f),
+        codes(rows * kCols),
+        scales(rows * kCols / kGroup),
+        scaled_sums(rows * kCols / kGroup),
+        sums(rows * kCols / kGroup * 3) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7 % 255) * 0.01f - 1.f;
+    kScalarKernels.quantize(x.data(), x.size(), quantized());
+  }
+  QuantizedRows quantized() {
+    return {codes.data(), scales.data(), scaled_sums.data(), sums.data()};
+  }
+  std::vector<float> x;
+  std::vector<std::int8_t> codes;
+  std::vector<float> scales, scaled_sums;
+  std::vector<std::int32_t> sums;
+};
+
+void project(benchmark::State& state, base::Isa isa, weights::Format format, std::size_t rows,
+             int threads) {
+  const std::size_t panel = panel_bytes(format, kCols);
+  const std::size_t count = rows <= 16 ? kStreamedBytes / panel / kChunkPanels * kChunkPanels
+                                       : kManyRowsOutputs / kPanelRows;
+  const base::AlignedBuffer panels = repeat_panel(format, count);
+  base::ThreadPool pool(threads);
+  Rows input(rows);
+  const std::size_t outputs = count * kPanelRows;
+  std::vector<float> out(rows * outputs);
+  const auto kernel = kernels(isa).project[static_cast<std::size_t>(kernel_of(format))][0];
+  for (auto _ : state) {
+    pool.parallel_for(count, kChunkPanels, [&](std::size_t begin, std::size_t end) {
+      ProjectJob job;
+      job.panels = panels.data() + begin * panel;
+      job.panel_bytes = panel;
+      job.outputs = (end - begin) * kPanelRows;
+      job.cols = kCols;
+      job.rows = rows;
+      job.x = input.x.data();
+      job.x_stride = kCols;
+      job.quantized = input.quantized();
+      job.out = out.data() + begin * kPanelRows;
+      job.out_stride = outputs;
+      kernel(job);
+    });
+    benchmark::ClobberMemory();
+  }
+  const auto runs = static_cast<std::int64_t>(state.iterations());
+  state.SetBytesProcessed(runs * static_cast<std::int64_t>(count * panel));
+  state.SetItemsProcessed(runs * static_cast<std::int64_t>(outputs * kCols * rows));
+}
+
+void memory_read(benchmark::State& state, int threads) {
+  auto memory = base::AlignedBuffer::zeroed(kStreamedBytes);
+  std::memset(memory.data(), 1, memory.size());
+  base::ThreadPool pool(threads);
+  const std::span<const std::uint64_t> words = memory.as<std::uint64_t>();
+  for (auto _ : state) {
+    pool.parallel_for(words.size(), 1 << 14, [&](std::size_t begin, std::size_t end) {
+      std::uint64_t sums[8] = {};
+      for (std::size_t i = begin; i < end; i += 8) {
+        __builtin_prefetch(words.data() + i + 256);
+        for (std::size_t l = 0; l < 8; ++l) sums[l] += words[i + l];
+      }
+      benchmark::DoNotOptimize(sums);
+    });
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) *
+                          static_cast<std::int64_t>(memory.size()));
+}
+
+void quantize(benchmark::State& state, base::Isa isa) {
+  Rows rows(16);
+  for (auto _ : state) {
+    kernels(isa).quantize(rows.x.data(), rows.x.size(), rows.quantized());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) *
+                          static_cast<std::int64_t>(rows.x.size()));
+}
+
+/// One query head of width 128 over a piece of 64 keys: scores, softmax, weighted sum.
+void attend_piece(benchmark::State& state, base::Isa isa) {
+  constexpr std::size_t kWidth = 128;
+  const KernelTable& table = kernels(isa);
+  std::vector<float> query(kWidth, 0.1f), keys(kPiece * kWidth, 0.2f), values(keys),
+      weights(kPiece), out(kWidth);
+  ProductJob job;
+  job.panel = values.data();
+  job.k_stride = kWidth;
+  job.panel_stride = kPanelRows;
+  job.k = kPiece;
+  job.columns = kWidth;
+  job.x = weights.data();
+  job.x_stride = kPiece;
+  job.rows = 1;
+  job.out = out.data();
+  job.out_stride = kWidth;
+  for (auto _ : state) {
+    table.scores(query.data(), keys.data(), kWidth, kPiece, kWidth, weights.data());
+    table.soften(weights.data(), table.largest(weights.data()));
+    table.product(job);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) *
+                          static_cast<std::int64_t>(2 * kPiece * kWidth));
+}
+
+void silu(benchmark::State& state, base::Isa isa) {
+  std::vector<float> gate(4096, 0.3f), up(4096, 0.7f), out(4096);
+  for (auto _ : state) {
+    kernels(isa).silu(gate.data(), up.data(), gate.size(), out.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * 4096);
+}
+
+void register_all() {
+  const int all = base::default_threads(base::read_machine(base::allowed_cpus())).decode;
+  std::vector<int> thread_counts = {1};
+  if (all > 1) thread_counts.push_back(all);
+  for (const int threads : thread_counts) {
+    benchmark::RegisterBenchmark(("memory_read/threads:" + std::to_string(threads)).c_str(),
+                                 [=](benchmark::State& state) { memory_read(state, threads); })
+        ->UseRealTime();
+  }
+  for (const base::Isa isa : base::available_isas(base::cpu_features())) {
+    const std::string name(base::to_string(isa));
+    for (const weights::Format format : weights::kFormats) {
+      for (const std::size_t rows : {1, 4, 512}) {
+        for (const int threads : thread_counts) {
+          benchmark::RegisterBenchmark(
+              ("project/" + name + "/" + std::string(weights::traits(format).name) +
+               "/rows:" + std::to_string(rows) + "/threads:" + std::to_string(threads))
+                  .c_str(),
+              [=](benchmark::State& state) { project(state, isa, format, rows, threads); })
+              ->UseRealTime();
+        }
+      }
+    }
+    const auto add = [&](const std::string& what, auto body) {
+      benchmark::RegisterBenchmark((what + "/" + name).c_str(),
+                                   [=](benchmark::State& state) { body(state, isa); });
+    };
+    add("quantize", quantize);
+    add("attend_piece", attend_piece);
+    add("silu", silu);
+  }
+}
+
+}  // namespace
+}  // namespace lemma::cpu
+
+int main(int argc, char** argv) {
+  lemma::cpu::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
