@@ -66,6 +66,35 @@ inline Tolerance absorbed(std::uint64_t c) noexcept {
   return 2.0 * project(c) + kAttend;
 }
 
+/// A recurrent state, and what is read from it, after `tokens` steps of two f32 implementations
+/// that were fed alike. An error made at one token stays as long as the state remembers: with each
+/// step it shrinks by the decay, so at most 1 / (1 - decay) tokens' errors are alive, and never
+/// more than there were tokens. Each adds about 1e-5 of the largest entry (a product of d_k terms
+/// and an exp). `slowest_decay` is the largest factor that any entry was multiplied with, in
+/// [0, 1].
+inline Tolerance recurrent(std::uint64_t tokens, double slowest_decay) noexcept {
+  const double alive = slowest_decay < 1.0 ? 1.0 / (1.0 - slowest_decay) : HUGE_VAL;
+  return {0.0, 1e-5 * std::fmin(double(tokens), alive)};
+}
+
+/// The delta rule by cells of 64 against its steps, on equal inputs: the same terms in another
+/// order, of the largest entry. A key of length one with beta in [0, 1] never amplifies what is off
+/// already, so errors only add: 64 tokens with some five roundings of 2^-24 each, none of them
+/// cancelling, make 2e-5. Cells do not add to one another beyond that, for the steps' own errors
+/// stay alive just as long.
+inline constexpr Tolerance kDeltaCells{0.0, 2e-5};
+
+/// Expert weights from equal logits: one exp or sigmoid each, a sum of at most a few dozen terms of
+/// one sign, and a division, which keep a few units of 2^-24.
+inline constexpr Tolerance kRoute{1e-6, 1e-7};
+
+/// Hyper-connection coefficients from a state of `k` elements (all streams): one product of k
+/// terms, whose error a sigmoid of slope 1/4 or a softmax carries on; Sinkhorn's divisions each
+/// rescale by sums of positive terms and contract towards one matrix, so they add units of 2^-24.
+inline Tolerance hyper_connection(std::uint64_t k) noexcept {
+  return project(k) + kNorm + kElementwise;
+}
+
 /// One feed-forward block: the gate's and the up projection's errors meet in the product (the
 /// steepest activation here has slope 1.13), the down projection carries them on and adds its own.
 inline Tolerance mlp(std::uint64_t width, std::uint64_t hidden) noexcept {
