@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -110,6 +111,52 @@ TEST_P(GoldenPlan, RefusesAKeyOfAnotherKindOfModel) {
   TinyCheckpoint copy(*checkpoint_);
   copy.set(plan_.architecture + ".expert_count", std::int64_t{8});
   EXPECT_THROW(make_plan(copy, {.context = 128}), Error);
+}
+
+TEST_P(GoldenPlan, IsAPlanOrAnErrorForAnyValueOfAnyKey) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<decltype(Value::data)> values = {std::int64_t{0},
+                                                     std::int64_t{1},
+                                                     std::int64_t{-1},
+                                                     std::int64_t{1} << 24,
+                                                     std::int64_t{3},
+                                                     std::int64_t{0xffffffff},
+                                                     std::int64_t{1} << 62,
+                                                     ~std::uint64_t{0},
+                                                     0.0,
+                                                     1e-30,
+                                                     -1.0,
+                                                     1e30,
+                                                     kInfinity,
+                                                     kInfinity - kInfinity,
+                                                     true,
+                                                     false,
+                                                     std::string(),
+                                                     std::string("yarn"),
+                                                     Value::Ints{},
+                                                     Value::Ints(64, 1),
+                                                     Value::Ints(64, 1 << 24),
+                                                     Value::Bools(64, true),
+                                                     Value::Floats{1.0}};
+  std::size_t plans = 0, errors = 0;
+  for (const auto& [key, original] : checkpoint_->metadata().pairs()) {
+    if (!key.starts_with(plan_.architecture)) continue;
+    for (const auto& value : values) {
+      TinyCheckpoint altered(*checkpoint_);
+      std::visit([&](const auto& data) { altered.set(key, data); }, value);
+      try {
+        const Plan plan = make_plan(altered, {});
+        EXPECT_FALSE(to_text(plan).empty());
+        EXPECT_TRUE(nlohmann::json::accept(to_json(plan)));
+        cost_of(plan, altered, {});
+        ++plans;
+      } catch (const Error&) {
+        ++errors;
+      }
+    }
+  }
+  EXPECT_GT(plans, 0u);
+  EXPECT_GT(errors, plans);
 }
 
 // ---- one family each ----
