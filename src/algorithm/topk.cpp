@@ -20,8 +20,7 @@ std::optional<std::size_t> topk(std::span<const float> scores, std::size_t k, To
   LEMMA_CHECK(out.size() >= std::min(k, scores.size()));
   LEMMA_CHECK(scores.size() <= std::numeric_limits<std::uint32_t>::max());
   const auto better = [&](std::uint32_t a, std::uint32_t b) {
-    const float x = canonical_zero(scores[a]), y = canonical_zero(scores[b]);
-    return x > y || (x == y && a < b);
+    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);  // -0 == +0 here
   };
   // The best so far form a heap with the worst of them on top, which a better one replaces.
   const auto begin = out.begin();

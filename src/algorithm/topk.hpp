@@ -17,11 +17,6 @@ enum class TopkOrder : std::uint8_t {
   kAscending,  ///< by index: the keys that attention sums over
 };
 
-/// +0 for -0, everything else unchanged: what scores are compared as.
-inline float canonical_zero(float score) noexcept {
-  return score + 0.f;
-}
-
 /// Whether every score may be compared: no NaN and no +infinity. For scores that were computed and
 /// hold no forced choices yet.
 bool comparable(std::span<const float> scores) noexcept;

@@ -60,8 +60,11 @@ TEST(BlockAttention, DoesNotSeeWhereSegmentsAreCut) {
     std::vector<RowSegment> segments;
     for (std::uint32_t begin = 0, end = 0; begin < 7; begin = end) {
       for (end = begin + 1; end < 7 && (cuts >> (end - 1) & 1u) == 0;) ++end;
-      const auto shifted = [begin](const Row& rows) -> RowReader {
-        return [&rows, begin](std::uint32_t j) { return row_of(rows, 4, begin + j); };
+      const auto shifted = [begin, end](const Row& rows) -> RowReader {
+        return [&rows, begin, end](std::uint32_t j) {
+          EXPECT_LT(j, end - begin);
+          return row_of(rows, 4, begin + j);
+        };
       };
       segments.push_back({end - begin, shifted(k), shifted(v)});
       segments.push_back({0, nullptr, nullptr});  // an empty one changes nothing either

@@ -299,6 +299,13 @@ TEST(GroupedLinear, MultipliesEachGroupWithItsOwnBlock) {
   EXPECT_EQ(y, (Row{21, 4300}));
 }
 
+TEST(GroupedLinear, PutsTheResultsOfAGroupTogether) {
+  const GroupedLinearSpec spec{.groups = 2, .in = 1, .out = 2};
+  Row y(4);
+  grouped_linear(spec, Row{1, 2, 3, 4}, Row{1, 10}, y);
+  EXPECT_EQ(y, (Row{1, 2, 30, 40}));
+}
+
 TEST(GroupedLinear, OfOneGroupIsALinearMap) {
   const GroupedLinearSpec spec{.groups = 1, .in = 2, .out = 2};
   Row y(2);

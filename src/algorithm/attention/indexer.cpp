@@ -39,7 +39,7 @@ float index_score(const IndexerSpec& spec, std::span<const float> query,
     if (dot < 0.f) dot = 0.f;  // and not std::max, which would swallow a NaN
     score += weights[h] * head_scale * dot;
   }
-  return canonical_zero(score);
+  return score;
 }
 
 std::optional<std::size_t> select_rows(const IndexerSpec& spec, std::span<const float> query,

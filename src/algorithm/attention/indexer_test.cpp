@@ -64,6 +64,11 @@ TEST(SelectRows, TakesAllOfNoMoreThanK) {
   EXPECT_EQ(choose(spec, {1}, {1}, {}), (Ids{}));
 }
 
+TEST(SelectRows, ComputesNoScoreWhereAllAreTaken) {
+  const IndexerSpec spec{.heads = 1, .dim = 1, .top_k = 2};
+  EXPECT_EQ(choose(spec, {1}, {1}, {std::nanf(""), 1}), (Ids{0, 1}));
+}
+
 TEST(SelectRows, RefusesScoresThatAreNotFinite) {
   const IndexerSpec spec{.heads = 1, .dim = 1, .top_k = 1};
   for (const float bad : {std::nanf(""), kInfinity}) {

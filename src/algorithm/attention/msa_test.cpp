@@ -76,6 +76,8 @@ TEST(SelectBlocks, TakesTheLowestOfEqualBlocks) {
 
 TEST(SelectBlocks, SeesNoFutureKey) {
   EXPECT_EQ(choose(blocks_of(2, 2), {1}, 4, {1, 1, 2, 2, 0, 1e30f}), (Ids{1, 2}));
+  EXPECT_EQ(choose(blocks_of(2, 2), {1}, 4, {1, 1, 2, 2, 0, std::nanf("")}), (Ids{1, 2}));
+  EXPECT_EQ(choose(blocks_of(2, 2, 0), {1}, 4, {1, 1, 2, 2, 0, 9}), (Ids{0, 1}));
   // Key 5 lies in the own block of the query at 4, which is chosen anyway, and stays invisible.
   EXPECT_EQ(keys_of(blocks_of(2, 2), {1, 2}, 4), (Ids{2, 3, 4}));
 }
