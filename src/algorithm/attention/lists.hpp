@@ -42,7 +42,7 @@ struct RowSource {
 /// Attention of one query head: `query` [d] at `position` over all rows of all `sources`, into
 /// `out` [d_v]. Scale, soft-cap and temperature are those of `head`, `sink` joins the softmax if
 /// not null. Every source may be empty, but not all of them without a sink; with a sink alone the
-/// output is zero. A span that a reader returns is used before the next call of a reader.
+/// output is zero. A span that a reader returns is used before its reader is called again.
 void attend_lists(const GqaSpec& head, std::span<const float> query, std::uint32_t position,
                   std::span<const RowSource> sources, const float* sink,
                   std::span<float> out) noexcept;
