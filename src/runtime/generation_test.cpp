@@ -65,6 +65,29 @@ TEST(Generation, NeitherEmitsNorFeedsTheEndToken) {
                                                        {4, 1, TokenClass::kGenerated}}));
 }
 
+TEST(Generation, EndsAtEveryTokenThatEndsATurn) {
+  // This vocabulary names no end token in its metadata; two of its tokens end a turn all the same.
+  const std::shared_ptr<const text::Tokenizer> words =
+      text::Tokenizer::from_metadata(text::sample::byte_level("gpt-2"));
+  for (const char* name : {"<|eot_id|>", "<|endoftext|>"}) {
+    const auto size = std::uint32_t(words->vocabulary_size());
+    GenerationJob job(request({1}), std::make_shared<ModelFacts>(ModelFacts{words, size, 64}));
+    state::Layout layout({}, {});
+    state::PagePool pool(layout, {});
+    ASSERT_TRUE(job.start(pool));
+    std::vector<float> logits(size, 0.f);
+    logits[std::size_t(words->find(name).value())] = 9.f;
+    job.sequence().reserve(1);
+    job.sequence().commit(History{1}, TokenClass::kEntered);
+    EXPECT_FALSE(job.advance(1, logits)) << name;
+    job.report();
+    const Event last = job.next().value();
+    EXPECT_EQ(last.finish, FinishReason::kStop);
+    EXPECT_EQ(last.text, "");
+    EXPECT_FALSE(last.token);
+  }
+}
+
 TEST(Generation, EmitsTheEndTokenWhenNotAskedToStopThere) {
   Loop loop(emit(1, {7}));
   Request asked = request({1});
@@ -143,6 +166,10 @@ TEST(Generation, ReturnsTextThatWasHeldForAStopStringAtTheEnd) {
   EXPECT_EQ(answer.text, "xDEF");
   EXPECT_EQ(answer.last.text, "DEF");
   EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+}
+
+TEST(Generation, KeepsTheOrderOfHeldTextAndHeldBytes) {
+  EXPECT_EQ(answer_of("xST\xE2\x80", {"STOP"}).text, "xST\uFFFD");
 }
 
 TEST(Generation, NeverSplitsACharacterBetweenEvents) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/scripted_machine.hpp"
@@ -57,6 +58,33 @@ TEST(StepLoop, GivesEachRequestWhatItGetsAlone) {
     for (const Request& asked : some_requests()) jobs.push_back(loop.submit(asked));
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       EXPECT_EQ(collect(*jobs[i]).tokens, alone[i]) << sequences << " sequences, request " << i;
+    }
+  }
+}
+
+TEST(StepLoop, NeverMixesConversationsThatShareFewSlots) {
+  // Each conversation carries its own marker; what it must get was computed without any loop.
+  const auto answer_alone = [](History history, std::size_t tokens) {
+    const std::size_t prompt = history.size();
+    for (std::size_t i = 0; i < tokens; ++i) {
+      const std::vector<float> logits = noise(history);
+      history.push_back(TokenId(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    }
+    return History(history.begin() + std::ptrdiff_t(prompt), history.end());
+  };
+  Loop loop(noise, {.max_rows = 9, .max_sequences = 3, .pages = 36});
+  std::uint32_t state = 12345;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<GenerationJob>> jobs;
+    for (int i = 0; i < 64; ++i) {
+      state = state * 1664525u + 1013904223u;
+      requests.push_back(request(History(1 + (state >> 20) % 30, TokenId(20 + i)), 5));
+      requests.back().sampling.temperature = 0.f;
+      jobs.push_back(loop.submit(requests.back()));
+    }
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      EXPECT_EQ(collect(*jobs[i]).tokens, answer_alone(requests[i].prompt, 5)) << i;
     }
   }
 }
