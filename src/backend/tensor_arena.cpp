@@ -12,6 +12,8 @@ template <typename... Visitors>
 struct Overloaded : Visitors... {
   using Visitors::operator()...;
 };
+template <typename... Visitors>  // clang 16 does not deduce aggregates by itself
+Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
 std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
   std::vector<Tensor> result;

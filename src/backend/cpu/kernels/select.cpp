@@ -21,7 +21,8 @@ const KernelTable& kernels(base::Isa isa) noexcept {
     default:
       break;
   }
-  LEMMA_CHECK(!"an instruction set of another architecture");
+  constexpr bool kOfThisArchitecture = false;
+  LEMMA_CHECK(kOfThisArchitecture);
   return kScalarKernels;
 }
 
