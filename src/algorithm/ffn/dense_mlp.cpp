@@ -32,6 +32,11 @@ void require(bool holds, const char* field, const char* expected, float found) {
 }  // namespace
 
 void ActivationSpec::validate() const {
+  if (limit_after && !(kind == Activation::kSilu && limit > 0.f)) {
+    base::raise(ErrorKind::kUnsupported,
+                "activation limit_after: expected SiLU with a limit above 0, found limit {}",
+                limit);
+  }
   switch (kind) {
     case Activation::kSilu:
       require(limit >= 0.f, "limit", "a number >= 0", limit);
@@ -81,8 +86,9 @@ float activate(const ActivationSpec& spec, float g, float u) noexcept {
   switch (spec.kind) {
     case Activation::kSilu:
       if (spec.limit > 0.f) {
-        g = std::min(g, spec.limit);
         u = std::clamp(u, -spec.limit, spec.limit);
+        if (spec.limit_after) return std::min(g * sigmoid(g), spec.limit) * u;
+        g = std::min(g, spec.limit);
       }
       return g * sigmoid(g) * u;
     case Activation::kGeluTanh:

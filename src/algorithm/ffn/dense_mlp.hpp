@@ -23,6 +23,7 @@ struct ActivationSpec {
   float limit = 0.f;                    ///< kSilu: 0 none; kSwigluOai: usually 7
   float alpha = 1.702f;                 ///< kSwigluOai
   float beta = 4.f, linear_beta = 0.f;  ///< kSitu
+  bool limit_after = false;             ///< kSilu: the limit caps g * sigmoid(g), not g
 
   void validate() const;  ///< throws kUnsupported naming the field
   friend bool operator==(const ActivationSpec&, const ActivationSpec&) = default;

@@ -25,8 +25,11 @@ ActivationSpec situ(float linear_beta) {
 }
 
 std::vector<ActivationSpec> every_activation() {
+  ActivationSpec after = silu(10.f);
+  after.limit_after = true;
   return {silu(0.f),
           silu(10.f),
+          after,
           oai(),
           situ(0.f),
           situ(25.f),
@@ -45,6 +48,15 @@ TEST(Activation, ClampedSiluLimitsTheGateAboveAndTheUpBranchOnBothSides) {
   EXPECT_FLOAT_EQ(activate(silu(10.f), 20.f, 20.f), 99.995460f);
   EXPECT_FLOAT_EQ(activate(silu(10.f), 20.f, -20.f), -99.995460f);
   EXPECT_NEAR(activate(silu(10.f), -20.f, 20.f), -4.122e-7f, 1e-10f);
+}
+
+TEST(Activation, MayLimitTheSiluInsteadOfTheGate) {
+  ActivationSpec spec = silu(1.5f);
+  spec.limit_after = true;
+  EXPECT_EQ(activate(spec, 2.f, 3.f), 1.5f * 1.5f) << "silu(2) is 1.76";
+  EXPECT_FLOAT_EQ(activate(spec, 1.5f, 1.f), 1.5f * sigmoid(1.5f)) << "below the limit as without";
+  EXPECT_FLOAT_EQ(activate(silu(1.5f), 2.f, 3.f), 1.5f * sigmoid(1.5f) * 1.5f);
+  EXPECT_FLOAT_EQ(activate(spec, -2.f, -3.f), -2.f * sigmoid(-2.f) * -1.5f) << "no lower limit";
 }
 
 TEST(Activation, AnInfiniteLimitIsNone) {
@@ -126,6 +138,10 @@ TEST(Activation, RefusesParametersThatMakeNoSense) {
       {.kind = Activation::kSitu, .beta = 0.f},
       situ(-1.f)};
   for (const ActivationSpec& spec : wrong) EXPECT_THROW(spec.validate(), Error) << int(spec.kind);
+  ActivationSpec nothing = silu(0.f), other = oai();
+  nothing.limit_after = other.limit_after = true;
+  EXPECT_THROW(nothing.validate(), Error);
+  EXPECT_THROW(other.validate(), Error);
   for (const ActivationSpec& spec : every_activation()) EXPECT_NO_THROW(spec.validate());
 }
 
