@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands. Each carries out one parsed command line and returns the exit status; results go
+// to stdout and everything else to stderr. Failures are thrown as lemma::Error.
+#pragma once
+
+#include "cli/options.hpp"
+
+namespace lemma::cli {
+
+int run(const RunOptions& options);
+int tokenize(const TokenizeOptions& options);
+int detokenize(const DetokenizeOptions& options);
+int logits(const LogitsOptions& options);
+int show(const ShowOptions& options);
+int check(const CheckOptions& options);
+int bench(const BenchOptions& options);
+int eval(const EvalOptions& options);
+
+}  // namespace lemma::cli

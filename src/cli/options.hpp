@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as data: one plain struct for each subcommand, filled and checked by
+// parse_command_line(). What is out of range, unknown or without effect is refused there, so that a
+// subcommand can take its struct at its word. The library behind the parsing stays in options.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lemma/engine.hpp"
+
+namespace lemma::cli {
+
+inline constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2;  ///< exit statuses
+
+/// What every subcommand that runs a model takes.
+struct ModelOptions {
+  std::filesystem::path path;  ///< a GGUF file, the first of a split one, or a folder
+  BackendKind backend = BackendKind::kCpu;
+  int threads = 0;  ///< 0: chosen from the machine
+  KvFormat kv = KvFormat::kF16;
+  NumericsMode numerics = NumericsMode::kFast;
+  std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
+};
+
+/// A text given as an argument; "-" stands for standard input, read to its end.
+struct TextArgument {
+  std::string text;
+  bool from_stdin = false;
+};
+
+struct RunOptions {
+  ModelOptions model{};
+  TextArgument prompt{};
+  Sampling sampling{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+  std::optional<std::uint64_t> seed{};
+  std::optional<std::size_t> max_tokens{};
+  std::vector<std::string> stop{};
+  bool parse_special = false;
+};
+
+struct TokenizeOptions {
+  std::filesystem::path model;
+  TextArgument text;
+  bool add_special = true, parse_special = false, json = false;
+};
+
+struct DetokenizeOptions {
+  std::filesystem::path model;
+  std::vector<TokenId> ids;
+  bool from_stdin = false;  ///< ids are read from standard input instead
+  bool show_special = false;
+};
+
+struct LogitsOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  std::filesystem::path tokens, out;
+  std::vector<std::uint32_t> cuts;
+  bool stepwise = false, hidden = false;
+  std::optional<std::uint32_t> generated_from;
+};
+
+struct ShowOptions {
+  ModelOptions model{};
+  bool json = false;
+};
+
+struct CheckOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  std::optional<std::string> text;
+  std::optional<std::filesystem::path> tokens;
+  std::optional<std::uint32_t> generated_from;  ///< none: the last quarter
+  bool teacher_forced = false, sites = false, json = false;
+};
+
+struct BenchOptions {
+  ModelOptions model{};
+  std::optional<std::uint32_t> prompt;  ///< none: 512, or what the context leaves
+  std::uint32_t generate = 64, repetitions = 3;
+  bool check = true, json = false;
+};
+
+struct EvalOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  std::filesystem::path text;
+  std::optional<std::uint32_t> window;  ///< none: 512, or the context if that is less
+  bool score_half = false, json = false;
+};
+
+using Command = std::variant<RunOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions,
+                             ShowOptions, CheckOptions, BenchOptions, EvalOptions>;
+
+/// A command to carry out, or, without one, a text to print and the status to exit with. The text
+/// belongs on stdout where the status is 0 (help that was asked for) and on stderr otherwise.
+struct CommandLine {
+  std::optional<Command> command;
+  std::string text;
+  int status = kDone;
+};
+
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace lemma::cli

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/site_tolerance.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <variant>
+
+#include "backend/tensor_arena.hpp"
+#include "weights/format.hpp"
+
+namespace lemma::eval {
+namespace {
+
+using algorithm::Tolerance;
+namespace tolerance = algorithm::tolerance;
+
+template <typename... Ts>
+struct Overload : Ts... {
+  using Ts::operator()...;
+};
+template <typename... Ts>
+Overload(Ts...) -> Overload<Ts...>;
+
+/// One operation on equal inputs.
+Tolerance own_tolerance(const backend::Operation& operation, bool int8) {
+  return std::visit(
+      Overload{[](const backend::Norm&) { return tolerance::kNorm; },
+               [](const backend::Rotate&) { return tolerance::kRotate; },
+               [](const backend::Attend&) { return tolerance::kAttend; },
+               [&](const backend::Project& op) {
+                 return int8 ? tolerance::kInt8Project : tolerance::project(op.in.width);
+               },
+               [&](const backend::Mlp& op) {
+                 return int8 ? tolerance::kInt8Mlp : tolerance::mlp(op.spec.width, op.spec.hidden);
+               },
+               [&](const backend::Head& op) {
+                 return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
+               },
+               [](const auto&) { return tolerance::kElementwise; }},
+      operation);
+}
+
+/// What a row carries after `layers` layers on the backend's own rows.
+Tolerance inherited(std::uint32_t layers, bool int8, const ToleranceOptions& options) {
+  if (options.teacher_forced) return {};
+  Tolerance sum = tolerance::hidden(layers);
+  if (int8) sum = sum + std::sqrt(double(std::max(layers, 1u))) * tolerance::kInt8Mlp;
+  switch (options.state) {
+    case algorithm::RowFormat::kF32:
+      break;
+    case algorithm::RowFormat::kF16:
+      sum = sum + tolerance::kF16Activations;
+      break;
+    case algorithm::RowFormat::kBF16:
+    case algorithm::RowFormat::kQ8:  // steps of 1/127 of a group's largest: as coarse as bf16
+      sum = sum + tolerance::kBF16Activations;
+      break;
+  }
+  return sum;
+}
+
+/// Splits "layers.3.attention.query".
+void split_name(SiteTolerance& site) {
+  constexpr std::string_view kPrefix = "layers.";
+  site.kind = site.name;
+  if (!site.name.starts_with(kPrefix)) return;
+  const char* const end = site.name.data() + site.name.size();
+  std::uint32_t layer = 0;
+  const auto [rest, error] = std::from_chars(site.name.data() + kPrefix.size(), end, layer);
+  if (error != std::errc() || rest == end || *rest != '.') return;
+  site.layer = layer;
+  site.kind.assign(rest + 1, end);
+}
+
+}  // namespace
+
+bool is_quantized(const std::string& formats) {
+  return std::any_of(weights::kFormats.begin(), weights::kFormats.end(), [&](weights::Format f) {
+    const weights::FormatTraits& traits = weights::traits(f);
+    return traits.block_elements > 1 && formats.find(traits.name) != std::string::npos;
+  });
+}
+
+std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
+                                           const std::vector<backend::Placement>& placements,
+                                           const ToleranceOptions& options) {
+  // By the first site that an operation writes; the head writes none. Looking up a row of a
+  // quantized table rounds nothing.
+  std::map<std::string, bool> rounds;
+  bool any_rounds = false;
+  for (const backend::Placement& placement : placements) {
+    const bool does =
+        options.int8 && placement.operation != "embed" && is_quantized(placement.format);
+    rounds[placement.site] |= does;
+    any_rounds |= does;
+  }
+
+  std::vector<SiteTolerance> sites(program.tensors.size() + 1);
+  std::uint32_t layers = 0;
+  for (const backend::Operation& operation : program.operations) {
+    const std::vector<backend::Tensor> outputs = backend::outputs(operation);
+    if (outputs.empty()) continue;
+    const std::string& first = program.tensors[std::size_t(outputs[0].id)].name;
+    for (const backend::Tensor& output : outputs) {
+      SiteTolerance& site = sites[std::size_t(output.id)];
+      site.name = program.tensors[std::size_t(output.id)].name;
+      split_name(site);
+      if (site.layer) layers = *site.layer + 1;
+      site.operation = backend::operation_name(operation);
+      site.tolerance =
+          own_tolerance(operation, rounds[first]) + inherited(layers, any_rounds, options);
+    }
+  }
+
+  SiteTolerance& logits = sites.back();
+  logits.name = logits.kind = "logits";
+  logits.operation = "head";
+  for (const backend::Operation& operation : program.operations) {
+    if (!std::holds_alternative<backend::Head>(operation)) continue;
+    logits.tolerance = own_tolerance(operation, rounds[""]);
+    // The final norm and the head carry the hidden state's error on, as tolerance::logits says.
+    logits.tolerance = logits.tolerance + 2.0 * inherited(layers, any_rounds, options);
+  }
+  return sites;
+}
+
+}  // namespace lemma::eval

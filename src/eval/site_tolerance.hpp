@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far each site of a program may be from the reference: the tolerance of the operation that
+// writes it (algorithm/tolerance.hpp), and, where the backend runs on its own rows, what the layers
+// before may have added.
+//
+// Growth over layers. With f32 activations the stream's error grows linearly,
+// tolerance::hidden(layers). Where activations are rounded to int8, the layers' errors are
+// independent of each other and large beside any amplification, so that they add as a random walk:
+// sqrt(layers) times one block's tolerance. Rows of a state that is not f32 are rounded on both
+// sides, and values that differ by an f32 rounding can land on neighbouring codes; a site then gets
+// the tolerance of activations of that width on top. Teacher forcing needs none of this: inputs and
+// state are equal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithm/row_formats.hpp"
+#include "algorithm/tolerance.hpp"
+#include "backend/backend.hpp"
+
+namespace lemma::eval {
+
+struct SiteTolerance {
+  std::string name;                    ///< "layers.3.attention.query"
+  std::string kind;                    ///< the name without its layer
+  std::optional<std::uint32_t> layer;  ///< absent outside the layers
+  std::string operation;               ///< who writes it
+  algorithm::Tolerance tolerance;
+};
+
+struct ToleranceOptions {
+  /// Products of quantized weights round their activations to int8.
+  bool int8 = false;
+  bool teacher_forced = false;
+  algorithm::RowFormat state = algorithm::RowFormat::kF32;
+};
+
+/// One entry for each tensor of `program`, by Tensor::id, and one for the logits at the end.
+/// `placements` are the backend's, for the formats of weights.
+std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
+                                           const std::vector<backend::Placement>& placements,
+                                           const ToleranceOptions& options);
+
+/// True if a list of format names, as in a Placement, holds a block-quantized one.
+bool is_quantized(const std::string& formats);
+
+}  // namespace lemma::eval
