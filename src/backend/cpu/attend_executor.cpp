@@ -78,7 +78,12 @@ class AttendExecutor final : public Executor {
 
   void run(Context& context) noexcept override {
     const std::span<const RowBlock> blocks = context.row_blocks();
-    context.each(blocks.size() * spec_.kv_heads, [&](std::size_t item, int thread) {
+    std::size_t work = 0;
+    for (const backend::Segment& segment : context.step().segments) {
+      work += std::size_t{segment.rows} * (segment.past + segment.rows);
+    }
+    work *= spec_.query_heads * (spec_.head_dim + spec_.value_dim);
+    context.each(blocks.size() * spec_.kv_heads, work, [&](std::size_t item, int thread) {
       attend(context, blocks[item / spec_.kv_heads], item % spec_.kv_heads,
              scratch_[static_cast<std::size_t>(thread)]);
     });

@@ -99,7 +99,9 @@ class Context {
                 const QuantizedBuffer& to) noexcept;
 
   /// Calls body(item, thread) for each item of [0, n), each thread taking the next as it is free.
-  void each(std::size_t n, base::FunctionRef<void(std::size_t, int)> body) noexcept;
+  /// `work` is the number of multiply-adds of all items together: a little stays on this thread.
+  void each(std::size_t n, std::size_t work,
+            base::FunctionRef<void(std::size_t, int)> body) noexcept;
   /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
   void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
 

@@ -26,6 +26,8 @@ class Linear {
   std::size_t cols() const noexcept { return static_cast<std::size_t>(weight_->matrix.cols); }
   std::size_t chunks() const noexcept { return (outputs() + kChunk - 1) / kChunk; }
   std::size_t chunk_outputs(std::size_t chunk) const noexcept;
+  /// Multiply-adds for `rows` rows.
+  std::size_t work(std::size_t rows) const noexcept { return rows * outputs() * cols(); }
   bool wants_int8() const noexcept { return weight_->product == Product::kInt8; }
 
   /// The outputs [64 chunk, ...) of every row. `out` points at the chunk's first output of row 0.

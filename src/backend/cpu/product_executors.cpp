@@ -27,6 +27,7 @@ class ProjectExecutor final : public Executor {
       LEMMA_CHECK(linears_.back().outputs() == output.out.width);
       LEMMA_CHECK(linears_.back().cols() == op.in.width);
       chunks_ += linears_.back().chunks();
+      work_ += linears_.back().work(1);
       wants_int8_ = wants_int8_ || linears_.back().wants_int8();
     }
   }
@@ -34,7 +35,7 @@ class ProjectExecutor final : public Executor {
   void run(Context& context) noexcept override {
     ProductInput in{context.arena.data(op_.in), {}, context.runs()};
     if (wants_int8_) in.quantized = context.quantized(op_.in);
-    context.each(chunks_, [&](std::size_t chunk, int) {
+    context.each(chunks_, context.rows() * work_, [&](std::size_t chunk, int) {
       std::size_t i = 0;
       for (; chunk >= linears_[i].chunks(); ++i) chunk -= linears_[i].chunks();
       const backend::Tensor out = op_.outputs[i].out;
@@ -60,6 +61,7 @@ class ProjectExecutor final : public Executor {
   backend::Project op_;
   std::vector<Linear> linears_;
   std::size_t chunks_ = 0;
+  std::size_t work_ = 0;  ///< multiply-adds of a row
   bool wants_int8_ = false;
 };
 
@@ -90,12 +92,12 @@ class MlpExecutor final : public Executor {
     if (up_.wants_int8() || (gated_ && gate_.wants_int8())) {
       in.quantized = context.quantized(op_.in);
     }
-    context.each(up_.chunks(), [&](std::size_t chunk, int thread) {
+    context.each(up_.chunks(), 2 * up_.work(context.rows()), [&](std::size_t chunk, int thread) {
       widen(context, in, chunk, scratch_[static_cast<std::size_t>(thread)].data());
     });
     ProductInput hidden{reinterpret_cast<const float*>(hidden_.data()), {}, context.runs()};
     if (down_.wants_int8()) hidden.quantized = quantized_.rows(down_.cols());
-    context.each(down_.chunks(), [&](std::size_t chunk, int) {
+    context.each(down_.chunks(), down_.work(context.rows()), [&](std::size_t chunk, int) {
       down_.run(context.kernels, hidden, chunk,
                 context.arena.data(op_.out) + chunk * Linear::kChunk, op_.out.width);
     });
@@ -182,6 +184,7 @@ class LogitsExecutor final : public HeadExecutor {
   void run(Context& context) noexcept override {
     const std::size_t wanted = context.step().logit_rows.size(), width = op_.in.width;
     if (wanted == 0) return;
+    most_rows_ = std::max(most_rows_, wanted);
     float* const rows = reinterpret_cast<float*>(gathered_.data());
     std::size_t runs = 0;
     for (std::size_t i = 0; i < wanted; ++i) {
@@ -198,8 +201,9 @@ class LogitsExecutor final : public HeadExecutor {
       context.quantize(rows, wanted, width, quantized_);
       in.quantized = quantized_.rows(width);
     }
-    context.each(linear_.chunks(), [&](std::size_t chunk, int) { project(context, in, chunk); });
-    context.each(wanted, [&](std::size_t i, int) {
+    context.each(linear_.chunks(), linear_.work(wanted),
+                 [&](std::size_t chunk, int) { project(context, in, chunk); });
+    context.each(wanted, wanted * linear_.outputs(), [&](std::size_t i, int) {
       // In f64 the squares of finite f32 numbers cannot overflow.
       const double squares =
           context.kernels.sum_of_squares(logits(i).data(), logits(i).size(), 0.0);
@@ -217,7 +221,7 @@ class LogitsExecutor final : public HeadExecutor {
     return std::string(weights::traits(linear_.weight().matrix.format).name);
   }
   std::size_t scratch_bytes() const noexcept override {
-    return gathered_.size() + logits_.size() + quantized_.bytes();
+    return gathered_.size() + most_rows_ * linear_.outputs() * sizeof(float) + quantized_.bytes();
   }
 
  private:
@@ -238,7 +242,8 @@ class LogitsExecutor final : public HeadExecutor {
   Linear linear_;
   std::vector<ClassRun> runs_;
   base::AlignedBuffer gathered_;  ///< [rows that want logits, D]
-  base::AlignedBuffer logits_;    ///< [rows that want logits, V]
+  base::AlignedBuffer logits_;    ///< [max_rows, V], of which only asked rows take memory
+  std::size_t most_rows_ = 1;     ///< rows of logits_ that a step has used so far
   QuantizedBuffer quantized_;
 };
 
