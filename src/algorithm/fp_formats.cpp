@@ -13,7 +13,7 @@
 namespace lemma::algorithm {
 namespace {
 
-constexpr float kLargestE4m3 = 448.f, kLargestE2m1 = 6.f, kLargestF16 = 65504.f;
+constexpr float kLargestE4m3 = 448.f, kLargestF16 = 65504.f;
 /// Below these largest values a group's scale no longer shrinks. DeepSeek V4's constants: the first
 /// spares fp8 groups of noise, the second is the smallest scale that is a normal f32.
 constexpr float kFp8Floor = 1e-4f, kFp4Floor = 0x1.8p-124f;  // 6 * 2^-126
