@@ -102,6 +102,34 @@ TEST(GatedDeltaNet, UsesTheMappingOfItsSpec) {
   EXPECT_FALSE(std::equal(x.begin() + 6, x.begin() + 12, y.begin() + 6)) << "head 1 does not";
 }
 
+TEST(GatedDeltaNet, IsThatOfRepeatedKeyHeads) {
+  // Four key heads that repeat two as the mapping says give the same bits as the two.
+  for (const KeyHeads mapping : {KeyHeads::kGrouped, KeyHeads::kTiled}) {
+    Spec spec = changed(small(), &Spec::mapping, mapping);
+    spec.kernel = 1;
+    const Spec wide = changed(spec, &Spec::key_heads, 4u);
+    const Row qkv = random_row(spec.channels(), 21), all = random_row(24, 22);
+    const std::span<const float> any(all);
+    Row repeated;
+    for (const std::size_t part : {0u, 16u}) {
+      for (std::uint32_t h = 0; h < 4; ++h) {
+        const auto head = std::span(qkv).subspan(part + spec.key_head(h) * 8, 8);
+        repeated.insert(repeated.end(), head.begin(), head.end());
+      }
+    }
+    repeated.insert(repeated.end(), qkv.begin() + 32, qkv.end());
+    const auto run = [&](const Spec& s, const Row& input) {
+      Row matrix(4 * 48), scratch(s.channels()), out(24);
+      RecurrentState state{0, matrix, {}, {}};
+      const Row ones(s.channels(), 1.f);
+      EXPECT_TRUE(gated_delta_net(s, {ones, any.first(4), any.last(4), any.first(6)}, 0,
+                                  {input, any.first(4), any.last(4), any}, state, scratch, out));
+      return matrix;
+    };
+    EXPECT_EQ(run(spec, qkv), run(wide, repeated));
+  }
+}
+
 TEST(GatedDeltaNet, ComesToTheSameBitsHoweverATextIsCut) {
   const Layer layer(small());
   constexpr std::uint32_t kRows = 9;

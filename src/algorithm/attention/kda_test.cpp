@@ -96,6 +96,38 @@ TEST(Kda, AddsTheBiasBeforeTheRate) {
   EXPECT_EQ(kda_log_decay(small(), 2.f, 0.5f, 0.25f), -2.f * softplus(0.75f));
 }
 
+TEST(Kda, KeepsHeadsApart) {
+  Spec pair = small(), single = changed(small(), &Spec::heads, 1u);
+  pair.kernel = single.kernel = 1;
+  const Row qkv = random_row(48, 31), forget = random_row(16, 32), dt_bias = random_row(16, 33),
+            gate = random_row(16, 34), norm = random_row(8, 35), beta = {0.3f, -0.8f},
+            rate = {0.5f, 2.f};
+  Row matrix(128), scratch(pair.scratch_size()), out(16);
+  RecurrentState state{0, matrix, {}, {}};
+  for (const std::uint32_t p : {0u, 1u}) {  // the decay is seen from the second token on
+    ASSERT_TRUE(kda(pair, {Row(48, 1.f), rate, dt_bias, norm}, p, {qkv, forget, beta, gate}, state,
+                    scratch, out));
+  }
+  for (std::size_t h = 0; h < 2; ++h) {
+    const auto of = [h](const Row& row, std::size_t n) { return std::span(row).subspan(h * n, n); };
+    Row own;
+    for (std::size_t part = 0; part < 48; part += 16) {
+      own.insert(own.end(), qkv.begin() + std::ptrdiff_t(part + 8 * h),
+                 qkv.begin() + std::ptrdiff_t(part + 8 * h + 8));
+    }
+    Row alone(64), single_scratch(single.scratch_size()), single_out(8);
+    RecurrentState single_state{0, alone, {}, {}};
+    for (const std::uint32_t p : {0u, 1u}) {
+      ASSERT_TRUE(kda(single, {Row(24, 1.f), of(rate, 1), of(dt_bias, 8), norm}, p,
+                      {own, of(forget, 8), of(beta, 1), of(gate, 8)}, single_state, single_scratch,
+                      single_out));
+    }
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), matrix.begin() + std::ptrdiff_t(64 * h)));
+    EXPECT_TRUE(
+        std::equal(single_out.begin(), single_out.end(), out.begin() + std::ptrdiff_t(8 * h)));
+  }
+}
+
 TEST(Kda, ComesToTheSameBitsHoweverATextIsCut) {
   for (const float bound : {0.f, -5.f}) {
     const Layer layer(small(bound));

@@ -44,6 +44,7 @@ TEST(AttnRes, PicksACandidateThatTowersAboveTheOthers) {
   const Row blocks = {1, 0, 0, 1};
   EXPECT_EQ(mixed({0, -1}, blocks, {1, 1}, {500, 0}), (Row{1, 0}));
   EXPECT_EQ(mixed({0, -1}, blocks, {1, 1}, {0, -500}), (Row{0, -1}));
+  EXPECT_EQ(mixed({0, -1}, blocks, {500, 0}, {1, 1}), (Row{1, 0})) << "by the norm's weight too";
 }
 
 TEST(AttnRes, ScoresACandidateByItsDirectionAndAddsItWithItsLength) {

@@ -103,6 +103,16 @@ TEST(HyperConnection, HasColumnsThatSumToOneAndInTheEndRowsToo) {
   }
 }
 
+TEST(HyperConnection, CountsTheSoftmaxAsTheFirstRowStep) {
+  // With an eps of a half it shows: entries are 1/2 + 1/2, then 1 / (2 + 1/2) by columns alone.
+  Row matrix(4, 0.f);
+  sinkhorn(changed(streams(2, 1, 1), &Spec::eps, 0.5f), matrix);
+  EXPECT_EQ(matrix, Row(4, 0.4f));
+  Row again(4, 0.f);
+  sinkhorn(changed(streams(2, 1, 2), &Spec::eps, 0.5f), again);
+  for (const float entry : again) EXPECT_NEAR(entry, 0.4f / 1.3f / (0.8f / 1.3f + 0.5f), 1e-6f);
+}
+
 TEST(HyperConnection, KeepsTheSumOfTheStreamsWhereRowsSumToOne) {
   const Spec spec = streams(3, 5, 100);
   const Row state = random_row(15, 5);
