@@ -53,7 +53,7 @@ eval::CheckReport compare_with_reference(eval::ModelRun& run, const BenchOptions
                 "the backend's logits are wrong: {:.1f} times what the tolerance allows from the "
                 "reference's (KL {:.2e} nats, same best token at {} of {} positions); no speed is "
                 "worth printing (--no-check skips this)",
-                report.sites.back().distance.of_tolerance(), report.logits.mean_kl(),
+                report.sites.back().of_tolerance(), report.logits.mean_kl(),
                 report.logits.same_best(), report.logits.positions());
   return report;
 }
@@ -144,7 +144,7 @@ void print(eval::ModelRun& run, const BenchOptions& options, std::uint32_t promp
     json["decode"]["bytes_per_token"] = bytes;
     json["decode"]["gigabytes_per_second"] = gigabytes;
     if (check) json["check"]["mean_kl"] = check->logits.mean_kl();
-    if (check) json["check"]["of_tolerance"] = check->sites.back().distance.of_tolerance();
+    if (check) json["check"]["of_tolerance"] = check->sites.back().of_tolerance();
     return write_out(json.dump(2) + "\n");
   }
   std::string text = fmt::format("{}\n", run.model().backend().description());
@@ -158,7 +158,7 @@ void print(eval::ModelRun& run, const BenchOptions& options, std::uint32_t promp
   if (check)
     text +=
         fmt::format("logits agree with the reference: KL {:.1e} nats, {:.3f} of the tolerance\n",
-                    check->logits.mean_kl(), check->sites.back().distance.of_tolerance());
+                    check->logits.mean_kl(), check->sites.back().of_tolerance());
   write_out(text);
 }
 

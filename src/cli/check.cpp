@@ -42,7 +42,8 @@ nlohmann::ordered_json number(double value) {
 }
 
 nlohmann::ordered_json site_json(const eval::SiteReport& report) {
-  const auto& [site, distance] = report;
+  const auto& site = report.site;
+  const eval::RowDistance& distance = report.distance;
   nlohmann::ordered_json json;
   json["site"] = site.name;
   json["kind"] = site.kind;
@@ -51,8 +52,10 @@ nlohmann::ordered_json site_json(const eval::SiteReport& report) {
   json["operation"] = site.operation;
   json["max_error"] = number(distance.max_error());
   json["rms_error"] = number(distance.rms_error());
-  json["of_tolerance"] = number(distance.of_tolerance());
+  json["of_tolerance"] = number(report.of_tolerance());
   json["worst_position"] = distance.worst_position();
+  json["rms_limit"] =
+      site.rms_limit ? nlohmann::ordered_json(*site.rms_limit) : nlohmann::ordered_json(nullptr);
   json["tolerance"] = {{"relative", distance.tolerance().relative},
                        {"absolute_of_max", distance.tolerance().absolute_of_max}};
   return json;
@@ -74,9 +77,9 @@ std::string to_json(const eval::CheckReport& report, std::size_t tokens, bool te
   return json.dump(2) + "\n";
 }
 
-std::string line(std::string_view name, std::string_view layer, const eval::RowDistance& distance) {
+std::string line(std::string_view name, std::string_view layer, const eval::SiteReport& site) {
   return fmt::format("{:<28} {:>6} {:>11.2e} {:>11.2e} {:>10.3f}\n", name, layer,
-                     distance.max_error(), distance.rms_error(), distance.of_tolerance());
+                     site.distance.max_error(), site.distance.rms_error(), site.of_tolerance());
 }
 
 /// One line for each kind of site: its worst layer.
@@ -86,13 +89,12 @@ std::string worst_lines(const eval::CheckReport& report) {
   for (const eval::SiteReport& site : report.sites) {
     const auto [found, added] = worst.emplace(site.site.kind, &site);
     if (added) order.push_back(site.site.kind);
-    if (site.distance.of_tolerance() > found->second->distance.of_tolerance())
-      found->second = &site;
+    if (site.of_tolerance() > found->second->of_tolerance()) found->second = &site;
   }
   std::string text;
   for (const std::string& kind : order) {
     const eval::SiteReport& site = *worst[kind];
-    text += line(kind, site.site.layer ? std::to_string(*site.site.layer) : "-", site.distance);
+    text += line(kind, site.site.layer ? std::to_string(*site.site.layer) : "-", site);
   }
   return text;
 }
@@ -105,20 +107,20 @@ std::string to_text(const eval::CheckReport& report, const CheckOptions& options
       options.teacher_forced ? "each site fed the reference's rows" : "each on its own rows",
       "site", options.sites ? "" : "worst", "max error", "rms error", "tolerance");
   if (options.sites) {
-    for (const eval::SiteReport& site : report.sites)
-      text += line(site.site.name, "", site.distance);
+    for (const eval::SiteReport& site : report.sites) text += line(site.site.name, "", site);
   } else {
     text += worst_lines(report);
   }
   const eval::LogitsDistance& logits = report.logits;
   text += fmt::format(
-      "\nmax error: of a row's largest value; tolerance: share of it that is used up\n"
+      "\nmax error: of a row's largest value; tolerance: share of it that is used up{}\n"
       "logits: KL mean {:.2e}, max {:.2e} nats; same best token at {} of {} positions\n",
-      logits.mean_kl(), logits.max_kl(), logits.same_best(), logits.positions());
+      report.sites.back().site.rms_limit ? " by the rms error" : "", logits.mean_kl(),
+      logits.max_kl(), logits.same_best(), logits.positions());
   if (report.first_failed) {
     const eval::SiteReport& first = report.sites[*report.first_failed];
     text += fmt::format("FAILED: first past its tolerance: {} ({}), {:.2f} times, at position {}\n",
-                        first.site.name, first.site.operation, first.distance.of_tolerance(),
+                        first.site.name, first.site.operation, first.of_tolerance(),
                         first.distance.worst_position());
   } else {
     text += "passed: every site is within its tolerance\n";

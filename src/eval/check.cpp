@@ -2,17 +2,22 @@
 #include "eval/check.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <utility>
 
+#include "backend/tensor_arena.hpp"
 #include "base/check.hpp"
 #include "base/raise.hpp"
+#include "eval/data_bounds.hpp"
 #include "runtime/step_runner.hpp"
 
 namespace lemma::eval {
 namespace {
 
 /// Keeps the rows of every site of the last step.
-class Recorder final : public backend::Observer {
+class Recorder final : public backend::Observer, public RowSource {
  public:
   explicit Recorder(std::size_t tensors) : rows_(tensors) {}
   bool wants(const backend::Program::Site&) override { return true; }
@@ -20,7 +25,9 @@ class Recorder final : public backend::Observer {
                std::span<float> rows) override {
     rows_[std::size_t(tensor)].assign(rows.begin(), rows.end());
   }
-  std::span<const float> rows(std::int32_t tensor) const { return rows_[std::size_t(tensor)]; }
+  std::span<const float> rows(std::int32_t tensor) const override {
+    return rows_[std::size_t(tensor)];
+  }
 
  private:
   std::vector<std::vector<float>> rows_;
@@ -29,26 +36,31 @@ class Recorder final : public backend::Observer {
 /// Compares the rows of every site with those that a Recorder holds of the same step.
 class Comparer final : public backend::Observer {
  public:
-  Comparer(const Recorder& reference, std::vector<SiteReport>& sites, bool replace)
-      : reference_(reference), sites_(sites), replace_(replace) {}
+  /// With `bounds`, rows are replaced by the reference's once compared.
+  Comparer(const Recorder& reference, std::vector<SiteReport>& sites, const DataBounds* bounds)
+      : reference_(reference), sites_(sites), bounds_(bounds) {}
   bool wants(const backend::Program::Site&) override { return true; }
   void observe(std::int32_t tensor, const backend::Program::Site& site, const backend::Step& step,
                std::span<float> rows) override {
     const std::span<const float> want = reference_.rows(tensor);
     LEMMA_CHECK(want.size() == rows.size());
+    std::span<const double> scale, slack;
+    if (bounds_) scale = bounds_->scale(tensor);
+    if (bounds_) slack = bounds_->slack(tensor);
     for (std::size_t row = 0; row < rows.size() / site.width; ++row) {
       const std::size_t begin = row * site.width;
       sites_[std::size_t(tensor)].distance.add(
           rows.subspan(begin, site.width), want.subspan(begin, site.width),
-          step.segments[0].past + static_cast<std::uint32_t>(row));
+          step.segments[0].past + static_cast<std::uint32_t>(row), scale.empty() ? 1.0 : scale[row],
+          slack.empty() ? slack : slack.subspan(begin, site.width));
     }
-    if (replace_) std::copy(want.begin(), want.end(), rows.begin());
+    if (bounds_) std::copy(want.begin(), want.end(), rows.begin());
   }
 
  private:
   const Recorder& reference_;
   std::vector<SiteReport>& sites_;
-  const bool replace_;
+  const DataBounds* const bounds_;
 };
 
 void check_tokens(const ModelRun& run, std::span<const std::int32_t> tokens) {
@@ -73,15 +85,28 @@ std::vector<SiteReport> blank_sites(ModelRun& backend, const CheckOptions& optio
   return sites;
 }
 
+/// Which of the backend's operations round their activations.
+std::vector<bool> rounding(const ModelRun& backend, const std::vector<SiteReport>& sites) {
+  std::vector<bool> rounds;
+  for (const backend::Operation& operation : backend.model().program().operations) {
+    const auto outputs = backend::outputs(operation);
+    rounds.push_back(!outputs.empty() && sites[std::size_t(outputs[0].id)].site.rounds);
+  }
+  return rounds;
+}
+
 /// One sequence in each of two models, stepped with the same tokens; collects the logits.
 class Lockstep {
  public:
-  Lockstep(ModelRun& reference, ModelRun& backend, CheckReport& report)
-      : report_(report), reference_(reference), backend_(backend) {}
+  /// Calls `between` when the reference has run a step and the backend has not.
+  Lockstep(ModelRun& reference, ModelRun& backend, CheckReport& report,
+           std::function<void()> between)
+      : report_(report), between_(std::move(between)), reference_(reference), backend_(backend) {}
 
   void step(std::span<const std::int32_t> tokens, bool generated) {
     const std::size_t past = reference_.sequence.length();
     reference_.step(tokens, generated);
+    between_();
     backend_.step(tokens, generated);
     for (std::size_t row = 0; row < tokens.size(); ++row) {
       const auto want = reference_.runner.logits(0, row), got = backend_.runner.logits(0, row);
@@ -105,6 +130,7 @@ class Lockstep {
     runtime::StepRunner runner;
   };
   CheckReport& report_;
+  const std::function<void()> between_;
   Side reference_, backend_;
 };
 
@@ -125,7 +151,9 @@ CheckReport check(ModelRun& reference, ModelRun& backend, std::span<const std::i
   check_tokens(reference, tokens);
   CheckReport report{.sites = blank_sites(backend, options)};
   Recorder recorder(reference.model().program().tensors.size());
-  Comparer comparer(recorder, report.sites, options.teacher_forced);
+  std::optional<DataBounds> bounds;
+  if (options.teacher_forced) bounds.emplace(backend.model(), rounding(backend, report.sites));
+  Comparer comparer(recorder, report.sites, bounds ? &*bounds : nullptr);
   backend::Observer* const record = &recorder;
   backend::Observer* const compare = &comparer;
   const std::uint32_t chunk = check_rows(reference.model().program());
@@ -133,7 +161,9 @@ CheckReport check(ModelRun& reference, ModelRun& backend, std::span<const std::i
   reference.prepare({&record, observers}, chunk);
   backend.prepare({&compare, observers}, chunk);
 
-  Lockstep lockstep(reference, backend, report);
+  Lockstep lockstep(reference, backend, report, [&] {
+    if (bounds) bounds->enter(recorder);
+  });
   const std::size_t generated_from = options.generated_from.value_or(kNever);
   for (std::size_t begin = 0; begin < tokens.size();) {
     const bool generated = begin >= generated_from;

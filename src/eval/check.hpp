@@ -35,7 +35,11 @@ struct CheckOptions {
 struct SiteReport {
   SiteTolerance site;
   RowDistance distance;
-  bool passed() const noexcept { return distance.of_tolerance() <= 1.0; }
+  /// The share of what is allowed that is used up.
+  double of_tolerance() const noexcept {
+    return site.rms_limit ? distance.rms_error() / *site.rms_limit : distance.of_tolerance();
+  }
+  bool passed() const noexcept { return of_tolerance() <= 1.0; }  // false for NaN
 };
 
 struct CheckReport {

@@ -10,8 +10,8 @@
 namespace lemma::eval {
 
 void RowDistance::add(std::span<const float> got, std::span<const float> want,
-                      std::uint32_t position) {
-  LEMMA_CHECK(got.size() == want.size());
+                      std::uint32_t position, double scale, std::span<const double> slack) {
+  LEMMA_CHECK(got.size() == want.size() && (slack.empty() || slack.size() == want.size()));
   double largest_want = 0;
   for (const float w : want) largest_want = std::max(largest_want, std::abs(double(w)));
 
@@ -19,8 +19,9 @@ void RowDistance::add(std::span<const float> got, std::span<const float> want,
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double difference = std::abs(double(got[i]) - double(want[i]));
     if (difference == 0) continue;
-    const double allowed =
-        tolerance_.relative * std::abs(double(want[i])) + tolerance_.absolute_of_max * largest_want;
+    const double allowed = scale * (tolerance_.relative * std::abs(double(want[i])) +
+                                    tolerance_.absolute_of_max * largest_want) +
+                           (slack.empty() ? 0.0 : slack[i]);
     // A NaN compares as false: it must count as the worst there is.
     const bool finite = std::isfinite(difference);
     constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -17,8 +17,10 @@ class RowDistance {
   explicit RowDistance(algorithm::Tolerance tolerance) : tolerance_(tolerance) {}
 
   /// `got` against `want`, equally long, at `position`. A NaN or infinity in `got` only is an
-  /// infinite error.
-  void add(std::span<const float> got, std::span<const float> want, std::uint32_t position);
+  /// infinite error. The row is allowed `scale` times the tolerance, and `slack` on top for each
+  /// element (if not empty).
+  void add(std::span<const float> got, std::span<const float> want, std::uint32_t position,
+           double scale = 1.0, std::span<const double> slack = {});
 
   /// Largest |got - want| of a row over the largest |want| of that row; the worst row.
   double max_error() const noexcept { return max_error_; }

@@ -29,6 +29,13 @@ TEST(RowDistance, KeepsTheWorstRow) {
   EXPECT_EQ(distance.worst_position(), 0U);
 }
 
+TEST(RowDistance, ScalesItsToleranceAndAddsTheSlackOfEachElement) {
+  RowDistance distance({.relative = 0.1, .absolute_of_max = 0.0});
+  const std::vector<double> slack = {0.0, 0.5};
+  distance.add(std::vector<float>{2.f, 3.f}, std::vector<float>{2.f, 2.f}, 0, 2.0, slack);
+  EXPECT_DOUBLE_EQ(distance.of_tolerance(), 1.0 / (2.0 * 0.1 * 2.0 + 0.5));
+}
+
 TEST(RowDistance, CountsANanAsTheWorstThereIs) {
   RowDistance distance({.relative = 1.0, .absolute_of_max = 1.0});
   distance.add(std::vector<float>{1.f, kNan}, std::vector<float>{1.f, 2.f}, 3);

@@ -98,6 +98,10 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
     any_rounds |= does;
   }
 
+  const auto limit_rms = [&](SiteTolerance& site) {
+    if (any_rounds && !options.teacher_forced) site.rms_limit = site.tolerance.absolute_of_max / 2;
+  };
+
   std::vector<SiteTolerance> sites(program.tensors.size() + 1);
   std::uint32_t layers = 0;
   for (const backend::Operation& operation : program.operations) {
@@ -110,8 +114,10 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
       split_name(site);
       if (site.layer) layers = *site.layer + 1;
       site.operation = backend::operation_name(operation);
-      site.tolerance =
-          own_tolerance(operation, rounds[first]) + inherited(layers, any_rounds, options);
+      site.rounds = rounds[first];
+      site.tolerance = own_tolerance(operation, site.rounds && !options.teacher_forced) +
+                       inherited(layers, any_rounds, options);
+      limit_rms(site);
     }
   }
 
@@ -123,6 +129,7 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
     logits.tolerance = own_tolerance(operation, rounds[""]);
     // The final norm and the head carry the hidden state's error on, as tolerance::logits says.
     logits.tolerance = logits.tolerance + 2.0 * inherited(layers, any_rounds, options);
+    limit_rms(logits);
   }
   return sites;
 }

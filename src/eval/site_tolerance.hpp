@@ -9,7 +9,12 @@
 // sqrt(layers) times one block's tolerance. Rows of a state that is not f32 are rounded on both
 // sides, and values that differ by an f32 rounding can land on neighbouring codes; a site then gets
 // the tolerance of activations of that width on top. Teacher forcing needs none of this: inputs and
-// state are equal.
+// state are equal, and data_bounds.hpp adds what int8 activations may do to the very data.
+//
+// Where rounding errors have gone through layers, only their mean square can be foreseen: a norm
+// may blow up a row that cancelled, and no largest error holds for all rows. The int8 tolerances
+// are six sigma over a row's largest value of three rms, that is 2 sigma / rms; half of them is
+// the limit for the rms error, and that is what such sites are held to.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +34,8 @@ struct SiteTolerance {
   std::optional<std::uint32_t> layer;  ///< absent outside the layers
   std::string operation;               ///< who writes it
   algorithm::Tolerance tolerance;
+  std::optional<double> rms_limit;  ///< if present, it decides and not the tolerance
+  bool rounds = false;              ///< the operation rounds its activations to int8
 };
 
 struct ToleranceOptions {

@@ -186,6 +186,14 @@ TEST(Check, PassesOnBothBackends) {
   }
 }
 
+TEST(Check, PassesWithTeacherForcingOnAModelWithLargeScores) {
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
+  const Outcome outcome = run_program({"check", model.string(), "--teacher-forced", "--sites"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("layers.4.attention.heads"));
+  EXPECT_THAT(outcome.out, HasSubstr("passed"));
+}
+
 TEST(Bench, ComparesWithTheReferenceBeforeItMeasures) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = run_program(
