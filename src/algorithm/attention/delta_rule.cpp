@@ -145,6 +145,20 @@ void gated_norm(OutputGate kind, float eps, std::span<const float> weight,
   }
 }
 
+Slots recurrent_slots(const DeltaShape& shape, std::uint32_t heads,
+                      const ShortConvolutionSpec& convolution, DeltaForm form) {
+  Slot block;
+  block.kind = SlotKind::kFixed;
+  block.width = std::uint32_t(heads * shape.matrix_size());
+  Slots slots = {block};
+  for (const Slot& slot : convolution.slots()) slots.push_back(slot);
+  if (form == DeltaForm::kCells) {
+    block.width = std::uint32_t(heads * shape.cell_size());
+    slots.push_back(block);
+  }
+  return slots;
+}
+
 bool admit(RecurrentState& state, std::uint32_t position) noexcept {
   if (position != state.next) return false;
   if (position == 0) {

@@ -13,7 +13,13 @@
 #include <cstdint>
 #include <span>
 
+#include "algorithm/attention/short_convolution.hpp"
+#include "algorithm/slot.hpp"
+
 namespace lemma::algorithm {
+
+/// How rows are taken in; a sequence keeps to one of them.
+enum class DeltaForm : std::uint8_t { kSteps, kCells };
 
 /// Positions of one cell.
 inline constexpr std::uint32_t kDeltaCell = 64;
@@ -70,13 +76,18 @@ void gated_norm(OutputGate kind, float eps, std::span<const float> weight,
 
 /// What a sequence remembers in one recurrent layer; the caller owns the blocks. A new sequence has
 /// `next` 0 and blocks of any content. With `cells` given, rows are taken in by cells, otherwise
-/// one by one; a sequence keeps to one of them.
+/// step by step.
 struct RecurrentState {
   std::uint32_t next = 0;    ///< kv index of the token that must come next
   std::span<float> matrix;   ///< heads x [d_k, d_v]
   std::span<float> history;  ///< of the convolution
   std::span<float> cells;    ///< heads x [cell_size()], or empty
 };
+
+/// The slots of `heads` heads behind a convolution, all of fixed size and f32: the matrices; the
+/// convolution's history, for a kernel above one; and by cells the cell blocks.
+Slots recurrent_slots(const DeltaShape& shape, std::uint32_t heads,
+                      const ShortConvolutionSpec& convolution, DeltaForm form);
 
 /// Admits the token at `position`: clears the state for position 0, and refuses, changing nothing,
 /// any position but the next.

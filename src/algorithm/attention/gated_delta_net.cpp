@@ -28,6 +28,7 @@ void GatedDeltaNetSpec::validate() const {
   require(
       value_dim > 0 && is_row(value_heads, value_dim) &&
           is_row(std::uint64_t(value_heads) * value_dim, key_dim) &&
+          is_row(value_heads, shape().cell_size()) &&
           is_row(2 * std::uint64_t(key_heads) * key_dim + std::uint64_t(value_heads) * value_dim,
                  1),
       kSpec, "value dim", "at least 1 and a state below 2^32 elements", value_dim);
@@ -36,13 +37,8 @@ void GatedDeltaNetSpec::validate() const {
   convolution().validate();
 }
 
-Slots GatedDeltaNetSpec::slots() const {
-  Slot matrices;
-  matrices.kind = SlotKind::kFixed;
-  matrices.width = std::uint32_t(value_heads * shape().matrix_size());
-  Slots slots = {matrices};
-  for (const Slot& slot : convolution().slots()) slots.push_back(slot);
-  return slots;
+Slots GatedDeltaNetSpec::slots(DeltaForm form) const {
+  return recurrent_slots(shape(), value_heads, convolution(), form);
 }
 
 bool gated_delta_net(const GatedDeltaNetSpec& spec, const GatedDeltaNetWeights& weights,

@@ -42,8 +42,8 @@ struct GatedDeltaNetSpec {
   }
   ShortConvolutionSpec convolution() const noexcept { return {channels(), kernel}; }
   DeltaShape shape() const noexcept { return {key_dim, value_dim, false}; }
-  /// The matrices and, for a kernel above one, the convolution's history: f32, of fixed size.
-  Slots slots() const;
+  /// As recurrent_slots() says.
+  Slots slots(DeltaForm form = DeltaForm::kSteps) const;
   friend bool operator==(const GatedDeltaNetSpec&, const GatedDeltaNetSpec&) = default;
 };
 

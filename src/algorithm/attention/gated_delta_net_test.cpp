@@ -197,6 +197,9 @@ TEST(GatedDeltaNet, DeclaresItsMatricesAndItsHistory) {
   EXPECT_EQ(full.slots()[0].width, 524288u);
   EXPECT_EQ(full.slots()[1].width, 24576u);
   EXPECT_EQ(changed(full, &Spec::kernel, 1u).slots().size(), 1u);
+  const Slots cells = full.slots(DeltaForm::kCells);
+  ASSERT_EQ(cells.size(), 3u);
+  EXPECT_EQ(cells[2].width, 32u * 64 * (128 + 1 + 128));
 }
 
 TEST(GatedDeltaNet, RefusesWhatMakesNoSense) {
@@ -208,6 +211,10 @@ TEST(GatedDeltaNet, RefusesWhatMakesNoSense) {
   expect_refused(changed(small(), &Spec::key_dim, 0x80000000u), "key dim");
   expect_refused(changed(small(), &Spec::value_dim, 0u), "value dim");
   expect_refused(changed(small(), &Spec::value_dim, 0x20000000u), "value dim");
+  Spec many = small();  // matrices of one number, but cells of 192
+  many.key_heads = many.value_heads = 1u << 27;
+  many.key_dim = many.value_dim = 1;
+  expect_refused(many, "value dim");
   expect_refused(changed(small(), &Spec::kernel, 0u), "kernel");
   expect_refused(changed(small(), &Spec::l2_eps, -1.f), "l2 eps");
   expect_refused(changed(small(), &Spec::norm_eps, std::nanf("")), "norm eps");

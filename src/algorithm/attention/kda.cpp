@@ -21,9 +21,9 @@ bool is_eps(float eps) {
 
 void KdaSpec::validate() const {
   require(heads > 0, kSpec, "heads", "at least 1", heads);
-  require(
-      dim > 0 && is_row(std::uint64_t(heads) * 3, dim) && is_row(std::uint64_t(heads) * dim, dim),
-      kSpec, "dim", "at least 1 and a state below 2^32 elements", dim);
+  require(dim > 0 && is_row(std::uint64_t(heads) * 3, dim) &&
+              is_row(std::uint64_t(heads) * dim, dim) && is_row(heads, shape().cell_size()),
+          kSpec, "dim", "at least 1 and a state below 2^32 elements", dim);
   require(std::isfinite(lower_bound) && lower_bound <= 0.f, kSpec, "lower bound",
           "a finite number below 0, or 0 for none", lower_bound);
   require(is_eps(l2_eps), kSpec, "l2 eps", "a finite number >= 0", l2_eps);
@@ -31,13 +31,8 @@ void KdaSpec::validate() const {
   convolution().validate();
 }
 
-Slots KdaSpec::slots() const {
-  Slot matrices;
-  matrices.kind = SlotKind::kFixed;
-  matrices.width = std::uint32_t(heads * shape().matrix_size());
-  Slots slots = {matrices};
-  for (const Slot& slot : convolution().slots()) slots.push_back(slot);
-  return slots;
+Slots KdaSpec::slots(DeltaForm form) const {
+  return recurrent_slots(shape(), heads, convolution(), form);
 }
 
 float kda_log_decay(const KdaSpec& spec, float rate, float raw, float dt_bias) noexcept {

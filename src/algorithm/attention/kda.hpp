@@ -33,8 +33,8 @@ struct KdaSpec {
   ShortConvolutionSpec convolution() const noexcept { return {channels(), kernel}; }
   DeltaShape shape() const noexcept { return {dim, dim, true}; }
   std::size_t scratch_size() const noexcept { return std::size_t(channels()) + dim; }
-  /// The matrices and, for a kernel above one, the convolution's history: f32, of fixed size.
-  Slots slots() const;
+  /// As recurrent_slots() says.
+  Slots slots(DeltaForm form = DeltaForm::kSteps) const;
   friend bool operator==(const KdaSpec&, const KdaSpec&) = default;
 };
 

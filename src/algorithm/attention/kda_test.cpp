@@ -203,6 +203,10 @@ TEST(Kda, RefusesWhatMakesNoSense) {
   expect_refused(changed(small(), &Spec::heads, 0u), "heads");
   expect_refused(changed(small(), &Spec::dim, 0u), "dim");
   expect_refused(changed(small(), &Spec::dim, 0x10000u), "dim");
+  Spec many = small();  // matrices of one number, but cells of 192
+  many.heads = 1u << 27;
+  many.dim = 1;
+  expect_refused(many, "dim");
   expect_refused(changed(small(), &Spec::kernel, 0u), "kernel");
   expect_refused(small(5.f), "lower bound");
   expect_refused(small(-test::kInfinity), "lower bound");
