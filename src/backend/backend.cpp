@@ -10,8 +10,15 @@
 namespace lemma::backend {
 
 std::string_view operation_name(const Operation& operation) noexcept {
-  static constexpr auto kNames = std::to_array<std::string_view>(
-      {"embed", "norm", "project", "rotate", "store", "attend", "gate", "mlp", "add", "head"});
+  static constexpr auto kNames =
+      std::to_array<std::string_view>({"embed",          "norm",          "project",
+                                       "project groups", "rotate",        "store",
+                                       "attend",         "attend latent", "attend compressed",
+                                       "select",         "compress",      "recur",
+                                       "gate",           "activate",      "mlp",
+                                       "route",          "experts",       "add",
+                                       "streams enter",  "streams read",  "streams write",
+                                       "streams leave",  "mix residual",  "head"});
   static_assert(kNames.size() == std::variant_size_v<Operation>);
   return kNames[operation.index()];
 }

@@ -12,15 +12,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "algorithm/attention/compressed_sparse.hpp"
+#include "algorithm/attention/dsa.hpp"
+#include "algorithm/attention/gated_delta_net.hpp"
 #include "algorithm/attention/gqa.hpp"
+#include "algorithm/attention/kda.hpp"
+#include "algorithm/attention/msa.hpp"
 #include "algorithm/ffn/dense_mlp.hpp"
+#include "algorithm/ffn/routing.hpp"
 #include "algorithm/norm.hpp"
+#include "algorithm/residual/attn_res.hpp"
+#include "algorithm/residual/hyper_connection.hpp"
 #include "algorithm/rope.hpp"
 #include "state/layout.hpp"
 #include "state/sequence.hpp"
@@ -50,9 +59,12 @@ enum class WeightUse : std::uint8_t {
 
 // The operations. Shapes: T rows of the step, widths of the tensors.
 
-/// out [T, D] = table[token] * scale + positions[kv index] (the latter two if given).
+/// out [T, D] = columns [begin, begin + D) of table[token] * scale + positions[kv index] +
+/// token_type (the latter two if given).
 struct Embed {
   WeightId table = kNoWeight, positions = kNoWeight;
+  WeightId token_type = kNoWeight;  ///< a vector [D], the same for every token
+  std::uint32_t begin = 0;
   float scale = 1.f;
   Tensor out;
 };
@@ -75,6 +87,12 @@ struct Project {
   std::vector<Output> outputs;
   float clamp = 0.f;  ///< c: results are clipped to [-c, c]; 0: none
 };
+/// A block-diagonal product: group g of `out` is W_g times group g of `in`.
+struct ProjectGroups {
+  algorithm::GroupedLinearSpec spec;
+  WeightId weight = kNoWeight;  ///< [groups * out, in]
+  Tensor in, out;
+};
 /// Turns each of the width / head_dim heads by the row's rope position.
 struct Rotate {
   std::uint32_t rope = 0;  ///< index into the program's ropes
@@ -87,16 +105,69 @@ struct Store {
   SlotId slot = -1;
   Tensor in;
 };
-/// Causal attention of each row over its sequence's keys and values, the step's own rows included.
+/// Causal attention of each row over its sequence's keys and values, the step's own rows included;
+/// over the keys of `selection` alone, one list per KV head, where it is given.
 struct Attend {
   algorithm::GqaSpec spec;
   SlotId key = -1, value = -1;
   WeightId sinks = kNoWeight;
-  Tensor query, out;
+  Tensor query, selection, out;
 };
-/// out = in * sigmoid(gate).
+/// Latent attention of each row, over the tokens of `selection` where it is given.
+struct AttendLatent {
+  algorithm::MlaSpec spec;
+  SlotId latent = -1, rope = -1;  ///< rope is absent where spec.rope_dim is 0
+  WeightId key_up = kNoWeight;    ///< [H * dn, c], or [H * c, dn] where transposed
+  WeightId value_up = kNoWeight;  ///< [H * dv, c]
+  bool key_up_transposed = false;
+  Tensor query, selection, out;
+};
+/// Compressed sparse attention of each row over its window and its entries: all visible ones, or
+/// those of `selection`. The output still carries the rotation of its values.
+struct AttendCompressed {
+  algorithm::CompressedSparseSpec spec;
+  SlotId rows = -1, entries = -1;
+  WeightId sinks = kNoWeight;
+  Tensor query, selection, out;
+};
+/// What each row attends to, chosen by its index query among index keys: tokens or pools (DSA),
+/// blocks per KV head (MSA), entries. A list is its length and then its indices, ascending, as
+/// whole numbers: `out` [T, lists * (1 + limit)], where MSA has one list of keys per KV head.
+struct Select {
+  std::variant<algorithm::DsaSpec, algorithm::MsaSpec, algorithm::CompressedSparseSpec> rule;
+  SlotId keys = -1;
+  Tensor query, weights, out;  ///< weights [T, index heads]; absent for MSA
+};
+/// Takes each row's value and gate into the frontier; a window that closes becomes a row of `rows`,
+/// normed and turned as `entry` says, or as it was pooled.
+struct Compress {
+  algorithm::CompressorSpec spec;
+  std::optional<algorithm::CompressedSparseSpec> entry;
+  SlotId rows = -1, frontier = -1;
+  WeightId bias = kNoWeight;  ///< [ratio, channels]
+  WeightId norm = kNoWeight;  ///< [width], where `entry` is given
+  Tensor value, gate;
+};
+/// A recurrent mixer, from its projections to its gated heads: short convolution, delta rule, norm.
+/// `channels` and `convolutions` are one tensor and weight, or three (q, k, v) that follow each
+/// other.
+struct Recur {
+  std::variant<algorithm::GatedDeltaNetSpec, algorithm::KdaSpec> spec;
+  SlotId matrix = -1, history = -1;  ///< history is absent for a kernel of one
+  std::vector<WeightId> convolutions;
+  WeightId rate = kNoWeight, dt_bias = kNoWeight, norm = kNoWeight;
+  std::vector<Tensor> channels;
+  Tensor decay, beta, gate, out;  ///< decay: alpha [T, H] of Gated DeltaNet, forget of KDA
+};
+/// out = in * sigmoid(gate); a gate of width 1 counts for the whole row.
 struct Gate {
   Tensor in, gate, out;
+};
+/// out[i] = activation(gate[i], up[up_begin + i]).
+struct Activate {
+  algorithm::ActivationSpec spec;
+  std::uint32_t up_begin = 0;
+  Tensor gate, up, out;
 };
 /// The dense feed-forward block; `gate` is absent in an ungated one.
 struct Mlp {
@@ -105,20 +176,68 @@ struct Mlp {
   WeightId gate_bias = kNoWeight, up_bias = kNoWeight, down_bias = kNoWeight;
   Tensor in, out;
 };
-/// out = (a + b * b_scale) * out_scale; `c`, if given, is added with b_scale too, after b.
+/// Chooses experts from a router's logits [T, E]: ids [T, k], whole numbers in rank order, and
+/// weights [T, k].
+struct Route {
+  algorithm::RoutingSpec spec;
+  WeightId correction = kNoWeight, expert_scale = kNoWeight;  ///< vectors [E]
+  WeightId hash_table = kNoWeight;                            ///< a table [V, k]
+  Tensor logits, ids, weights;
+};
+/// The chosen experts of each row, summed by weight in ascending id. Weights are stacks:
+/// gate and up [E * F, D], down [E * D, F], biases [E, F] and [E, D].
+struct Experts {
+  algorithm::MlpSpec spec;  ///< of one expert
+  std::uint32_t experts = 0;
+  bool weigh_inputs = false;
+  WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
+  WeightId gate_bias = kNoWeight, up_bias = kNoWeight, down_bias = kNoWeight;
+  Tensor in, ids, weights, out;
+};
+/// out = (a + b * b_scale) * out_scale.
 struct Add {
-  Tensor a, b, c, out;
+  Tensor a, b, out;
   float b_scale = 1.f, out_scale = 1.f;
 };
-/// logits [rows that asked, V] = softcap(in W^T + b) * scale ... in this order: product, bias,
-/// scale, soft-cap.
+/// Hyper-connections. Enter: every stream is the embedding. Read: the sublayer's input and the
+/// coefficients of this row. Write: the streams behind the sublayer. Leave: one row again, by
+/// learned weights or, without, the mean.
+struct StreamsEnter {
+  algorithm::HyperConnectionSpec spec;
+  Tensor in, out;
+};
+struct StreamsRead {
+  algorithm::HyperConnectionSpec spec;
+  WeightId fn = kNoWeight, base = kNoWeight, scale = kNoWeight;
+  Tensor in, out, coefficients;
+};
+struct StreamsWrite {
+  algorithm::HyperConnectionSpec spec;
+  Tensor in, coefficients, branch, out;
+};
+struct StreamsLeave {
+  algorithm::HyperConnectionSpec spec;
+  WeightId fn = kNoWeight, base = kNoWeight, scale = kNoWeight;
+  Tensor in, out;
+};
+/// Attention residual: out = the mix of `blocks`, oldest first, and `current`.
+struct MixResidual {
+  algorithm::AttnResSpec spec;
+  WeightId norm = kNoWeight, projection = kNoWeight;
+  std::vector<Tensor> blocks;
+  Tensor current, out;
+};
+/// logits [rows that asked, V] = softcap((in W^T + b) * scale).
 struct Head {
   WeightId weight = kNoWeight, bias = kNoWeight;
   float scale = 1.f, softcap = 0.f;
   Tensor in;
 };
 
-using Operation = std::variant<Embed, Norm, Project, Rotate, Store, Attend, Gate, Mlp, Add, Head>;
+using Operation =
+    std::variant<Embed, Norm, Project, ProjectGroups, Rotate, Store, Attend, AttendLatent,
+                 AttendCompressed, Select, Compress, Recur, Gate, Activate, Mlp, Route, Experts,
+                 Add, StreamsEnter, StreamsRead, StreamsWrite, StreamsLeave, MixResidual, Head>;
 
 /// The contract's word for an operation: "embed", "norm", "project", ...
 std::string_view operation_name(const Operation& operation) noexcept;
@@ -135,6 +254,7 @@ struct Program {
   std::vector<algorithm::Slot> slots;  ///< by SlotId
   std::uint32_t vocabulary = 0;        ///< V; 0 when the program ends in hidden states
   Tensor hidden;                       ///< the normed rows that enter the head
+  bool whole_prompts = false;          ///< rows look ahead: a sequence must come in one step
 
   /// A new tensor; `site` must be unique.
   Tensor tensor(std::string site, std::uint32_t width);
@@ -208,7 +328,8 @@ class Executable {
 };
 
 struct PrepareOptions {
-  std::uint32_t max_rows = 512;  ///< the largest step
+  std::uint32_t max_rows = 512;      ///< the largest step
+  std::uint32_t max_logit_rows = 0;  ///< rows of a step that want logits at most; 0: all of them
   std::span<Observer* const> observers;
 };
 

@@ -13,7 +13,7 @@ struct Overloaded : Visitors... {
   using Visitors::operator()...;
 };
 template <typename... Visitors>  // clang 16 does not deduce aggregates by itself
-Overloaded(Visitors...) -> Overloaded<Visitors...>;
+Overloaded(Visitors...)->Overloaded<Visitors...>;
 
 std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
   std::vector<Tensor> result;
@@ -27,12 +27,46 @@ std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
 std::vector<Tensor> inputs(const Operation& operation) {
   return std::visit(Overloaded{
                         [](const Embed&) { return present({}); },
-                        [](const Attend& op) { return present({op.query}); },
+                        [](const Attend& op) {
+                          return present({op.query, op.selection});
+                        },
+                        [](const AttendLatent& op) {
+                          return present({op.query, op.selection});
+                        },
+                        [](const AttendCompressed& op) {
+                          return present({op.query, op.selection});
+                        },
+                        [](const Select& op) {
+                          return present({op.query, op.weights});
+                        },
+                        [](const Compress& op) {
+                          return present({op.value, op.gate});
+                        },
+                        [](const Recur& op) {
+                          std::vector<Tensor> read = op.channels;
+                          read.insert(read.end(), {op.decay, op.beta, op.gate});
+                          return read;
+                        },
                         [](const Gate& op) {
                           return present({op.in, op.gate});
                         },
+                        [](const Activate& op) {
+                          return present({op.gate, op.up});
+                        },
+                        [](const Route& op) { return present({op.logits}); },
+                        [](const Experts& op) {
+                          return present({op.in, op.ids, op.weights});
+                        },
                         [](const Add& op) {
-                          return present({op.a, op.b, op.c});
+                          return present({op.a, op.b});
+                        },
+                        [](const StreamsWrite& op) {
+                          return present({op.in, op.coefficients, op.branch});
+                        },
+                        [](const MixResidual& op) {
+                          std::vector<Tensor> read = op.blocks;
+                          read.push_back(op.current);
+                          return read;
                         },
                         [](const auto& op) { return present({op.in}); },
                     },
@@ -47,6 +81,13 @@ std::vector<Tensor> outputs(const Operation& operation) {
                           return result;
                         },
                         [](const Store&) { return present({}); },
+                        [](const Compress&) { return present({}); },
+                        [](const Route& op) {
+                          return present({op.ids, op.weights});
+                        },
+                        [](const StreamsRead& op) {
+                          return present({op.out, op.coefficients});
+                        },
                         [](const Head&) { return present({}); },
                         [](const auto& op) { return present({op.out}); },
                     },

@@ -34,22 +34,123 @@ class WeightList {
     if (norm) add(*norm);
   }
   void add(const Gqa& gqa) {
-    for (const Linear* linear : {&gqa.query, &gqa.key, &gqa.value}) add(*linear);
+    for (const Linear* linear : {&gqa.query, &gqa.key, &gqa.value, &gqa.gate}) add(*linear);
     if (gqa.qk_norm) {
       add(gqa.qk_norm->query);
       add(gqa.qk_norm->key);
     }
+    add(gqa.value_norm);
+    if (gqa.indexer) {
+      add(gqa.indexer->query);
+      add(gqa.indexer->key);
+      add(gqa.indexer->query_norm);
+      add(gqa.indexer->key_norm);
+    }
     add(gqa.sinks);
     add(gqa.output);
+  }
+  void add(const Mla& mla) {
+    add(mla.query_down);
+    add(mla.query_norm);
+    for (const Linear* linear : {&mla.query, &mla.latent, &mla.rope_key}) add(*linear);
+    add(mla.latent_norm);
+    add(mla.key_up);
+    add(mla.value_up);
+    if (mla.indexer) {
+      const TokenIndexer& indexer = *mla.indexer;
+      for (const Linear* linear : {&indexer.query, &indexer.key, &indexer.weights}) add(*linear);
+      add(indexer.key_norm);
+      add(indexer.pool_gate);
+      add(indexer.pool_positions);
+    }
+    add(mla.gate);
+    add(mla.output);
+  }
+  void add(const CompressedSparse& sparse) {
+    add(sparse.query_down);
+    add(sparse.query_norm);
+    add(sparse.query);
+    add(sparse.row);
+    add(sparse.row_norm);
+    for (const auto* compressor : {&sparse.compressor, &sparse.index_compressor}) {
+      if (!*compressor) continue;
+      add((*compressor)->value);
+      add((*compressor)->gate);
+      add((*compressor)->positions);
+      add((*compressor)->norm);
+    }
+    add(sparse.index_query);
+    add(sparse.index_weights);
+    add(sparse.sinks);
+    add(sparse.output_down);
+    add(sparse.output);
+  }
+  template <typename Recurrent>
+  void add_recurrent(const Recurrent& mixer) {
+    for (const Linear& linear : mixer.channels) add(linear);
+    for (const WeightRef& weight : mixer.convolutions) add(weight);
+    for (const Linear* linear : {&mixer.beta, &mixer.gate}) add(*linear);
+    for (const WeightRef* weight : {&mixer.rate, &mixer.dt_bias, &mixer.norm}) add(*weight);
+    add(mixer.output);
+  }
+  void add(const GatedDeltaNet& net) {
+    add(net.alpha);
+    add_recurrent(net);
+  }
+  void add(const Kda& kda) {
+    for (const Linear* linear : {&kda.forget_down, &kda.forget, &kda.gate_down}) add(*linear);
+    add_recurrent(kda);
   }
   void add(const DenseMlp& mlp) {
     for (const Linear* linear : {&mlp.gate, &mlp.up, &mlp.down}) add(*linear);
   }
+  void add(const Moe& moe) {
+    add(moe.router_norm);
+    add(moe.router);
+    for (const WeightRef* weight : {&moe.correction, &moe.expert_scale, &moe.hash_table})
+      add(*weight);
+    add(moe.latent_down);
+    for (const Linear* linear : {&moe.gate, &moe.up, &moe.down}) add(*linear);
+    add(moe.latent_norm);
+    add(moe.latent_up);
+    if (moe.shared) add(*moe.shared);
+    add(moe.shared_gate);
+  }
+  void add(const FfnSum& sum) {
+    for (const FfnSum::Part& part : sum.parts) {
+      add(part.norm);
+      std::visit([&](const auto& mixer) { add(mixer); }, part.mixer);
+      add(part.branch_norm);
+    }
+  }
+  void add(const PerLayerInput& input) {
+    add(input.gate);
+    add(input.output);
+  }
+  void add(const StreamWeights& streams) {
+    for (const WeightRef* weight : {&streams.fn, &streams.base, &streams.scale}) add(*weight);
+  }
+  void add(const BlockMixWeights& mix) {
+    add(mix.norm);
+    add(mix.projection);
+  }
   void add(const Site& site) {
+    add(site.streams);
+    add(site.block_mix);
     add(site.norm);
     std::visit([&](const auto& mixer) { add(mixer); }, site.mixer);
     add(site.branch_norm);
     add(site.sum_norm);
+  }
+  void add(const Embedding& embedding) {
+    add(embedding.table);
+    add(embedding.positions);
+    add(embedding.token_type);
+    add(embedding.norm);
+    if (!embedding.per_layer) return;
+    add(embedding.per_layer->table);
+    add(embedding.per_layer->projection);
+    add(embedding.per_layer->norm);
   }
 
   std::vector<const WeightRef*> take() { return std::move(weights_); }
@@ -119,8 +220,64 @@ std::uint64_t row_width(const Gqa& gqa) {
   const std::uint64_t copies = gqa.qk_norm || gqa.rope ? 2 : 1;
   return copies * projected + kv_heads * gqa.spec.value_dim + heads * gqa.spec.value_dim;
 }
+std::uint64_t row_width(const Mla& mla) {
+  const std::uint64_t heads = mla.spec.heads;
+  return heads * (2ull * mla.spec.query_dim() + mla.spec.value_dim) + mla.spec.q_rank +
+         2ull * (mla.spec.latent_rank + mla.spec.rope_dim);
+}
+std::uint64_t row_width(const CompressedSparse& sparse) {
+  return 4ull * sparse.spec.heads * sparse.spec.head_dim + sparse.spec.q_rank;
+}
+std::uint64_t row_width(const GatedDeltaNet& net) {
+  return net.spec.channels() + 2ull * net.spec.value_heads * net.spec.value_dim;
+}
+std::uint64_t row_width(const Kda& kda) {
+  return 6ull * kda.spec.heads * kda.spec.dim;
+}
+std::uint64_t row_width(const Moe& moe) {
+  return std::uint64_t{moe.routing.chosen} * moe.expert.hidden * 2 + moe.routing.experts +
+         moe.expert.width;
+}
 std::uint64_t row_width(const DenseMlp& mlp) {
   return std::uint64_t{mlp.spec.hidden} * (mlp.spec.gated ? 2 : 1);
+}
+
+std::uint64_t row_width(const FfnSum& sum) {
+  std::uint64_t widest = 0;
+  for (const FfnSum::Part& part : sum.parts)
+    widest = std::max(widest,
+                      std::visit([](const auto& mixer) { return row_width(mixer); }, part.mixer));
+  return widest;
+}
+std::uint64_t row_width(const PerLayerInput& input) {
+  return 2ull * input.width;
+}
+
+// What each mixer remembers, in the order in which the decoder records it.
+algorithm::Slots slots_of(const Gqa& gqa) {
+  if (gqa.source) return {};
+  return gqa.indexer ? gqa.indexer->spec.slots() : gqa.spec.slots();
+}
+algorithm::Slots slots_of(const Mla& mla) {
+  algorithm::Slots slots = mla.spec.slots();
+  if (mla.indexer) {
+    const algorithm::Slots own = dsa_spec(mla).slots();
+    slots.assign(own.begin(), own.end());
+  }
+  return slots;
+}
+template <typename Channel>
+requires std::is_same_v<Channel, DenseMlp> || std::is_same_v<Channel, Moe> ||
+    std::is_same_v<Channel, FfnSum> || std::is_same_v<Channel, PerLayerInput>
+        algorithm::Slots slots_of(const Channel&) {
+  return {};
+}
+template <typename Spec>
+requires requires(const Spec& mixer) {
+  mixer.spec.slots();
+}
+algorithm::Slots slots_of(const Spec& mixer) {
+  return mixer.spec.slots();
 }
 
 std::uint64_t scratch_bytes(const Plan& plan, std::uint64_t rows, std::uint64_t logit_rows) {
@@ -139,11 +296,11 @@ std::uint64_t scratch_bytes(const Plan& plan, std::uint64_t rows, std::uint64_t 
 
 std::vector<const WeightRef*> weights_of(const Plan& plan) {
   WeightList list;
-  list.add(plan.embedding.table);
-  list.add(plan.embedding.positions);
-  list.add(plan.embedding.norm);
+  list.add(plan.embedding);
   for (const Layer& layer : plan.layers)
     for (const Site& site : layer.sites) list.add(site);
+  if (const auto* hyper = std::get_if<HyperConnections>(&plan.residual)) list.add(hyper->leave);
+  if (const auto* blocks = std::get_if<AttentionResidual>(&plan.residual)) list.add(blocks->leave);
   list.add(plan.final_norm);
   list.add(plan.head.output);
   return list.take();
@@ -153,8 +310,9 @@ algorithm::Slots slots_of(const Plan& plan) {
   algorithm::Slots slots;
   for (const Layer& layer : plan.layers)
     for (const Site& site : layer.sites)
-      if (const auto* gqa = std::get_if<Gqa>(&site.mixer))
-        for (const algorithm::Slot& slot : gqa->spec.slots()) slots.push_back(slot);
+      for (const algorithm::Slot& slot :
+           std::visit([](const auto& mixer) { return slots_of(mixer); }, site.mixer))
+        slots.push_back(slot);
   return slots;
 }
 

@@ -208,6 +208,11 @@ Json json(const DenseMlp& mlp) {
           {"down", json(mlp.down)}};
 }
 
+template <typename Other>
+Json json(const Other& mixer) {
+  return {{"kind", mixer_name(Mixer(mixer))}};
+}
+
 Json json(const Site& site) {
   return {{"norm", json(site.norm)},
           {"shares_norm", site.shares_norm},
@@ -306,6 +311,11 @@ std::string text(const DenseMlp& mlp) {
   if (activation.limit != 0.f) out += fmt::format(", limit {}", activation.limit);
   if (mlp.up.bias || mlp.down.bias) out += ", biases";
   return out;
+}
+
+template <typename Other>
+std::string text(const Other& mixer) {
+  return mixer_name(Mixer(mixer));
 }
 
 std::string text(const Layer& layer) {

@@ -24,6 +24,8 @@ struct GqaSpec {
   float softcap = 0.f;            ///< 0: none; c: scores become c * tanh(s / c) before the softmax
   bool sinks = false;             ///< one learned score per head joins the softmax, without a value
   float alibi_max_bias = 0.f;     ///< 0: none; else scores get slope_h * (j - p), usually 8
+  /// False in an encoder: a row also sees the rows behind it, to the end of its sequence.
+  bool causal = true;
   /// Query temperature by position: 0 is none; else the query at p is first multiplied by
   /// 1 + temperature_scale * ln(1 + floor(p / temperature_floor)).
   float temperature_scale = 0.f;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/cpu/context.hpp"
+#include "base/raise.hpp"
 
 namespace lemma::cpu {
 
@@ -31,6 +32,13 @@ std::unique_ptr<Executor> plan(const backend::Attend& op, const Context& context
 std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Add& op, const Context& context);
+
+/// Operations that have no executor here yet.
+template <typename Missing>
+std::unique_ptr<Executor> plan(const Missing& op, const Context&) {
+  base::raise(ErrorKind::kUnsupported, "the cpu backend has no operation '{}' yet",
+              backend::operation_name(op));
+}
 
 /// The head keeps its logits; the executable hands them out.
 class HeadExecutor : public Executor {

@@ -190,7 +190,7 @@ class AddExecutor final : public Executor {
   void run(Context& context) noexcept override {
     context.each_rows([&](std::size_t begin, std::size_t end) {
       context.kernels.add(context.arena.row(op_.a, begin), context.arena.row(op_.b, begin),
-                          op_.c ? context.arena.row(op_.c, begin) : nullptr, op_.b_scale,
+                          nullptr, op_.b_scale,
                           op_.out_scale, (end - begin) * op_.out.width,
                           context.arena.row(op_.out, begin));
     });

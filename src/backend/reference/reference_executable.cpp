@@ -194,8 +194,7 @@ void ReferenceExecutable::run(const backend::Mlp& op) noexcept {
 
 void ReferenceExecutable::run(const backend::Add& op) noexcept {
   for (std::size_t i = 0; i < rows() * op.out.width; ++i) {
-    float sum = arena_.data(op.a)[i] + arena_.data(op.b)[i] * op.b_scale;
-    if (op.c) sum += arena_.data(op.c)[i] * op.b_scale;
+    const float sum = arena_.data(op.a)[i] + arena_.data(op.b)[i] * op.b_scale;
     arena_.data(op.out)[i] = sum * op.out_scale;
   }
 }

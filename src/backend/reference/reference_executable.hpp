@@ -8,6 +8,7 @@
 #include "backend/backend.hpp"
 #include "backend/host_state.hpp"
 #include "backend/tensor_arena.hpp"
+#include "base/check.hpp"
 
 namespace lemma::reference {
 
@@ -39,6 +40,10 @@ class ReferenceExecutable final : public backend::Executable {
   void run(const backend::Mlp& op) noexcept;
   void run(const backend::Add& op) noexcept;
   void run(const backend::Head& op) noexcept;
+  template <typename Missing>
+  void run(const Missing&) noexcept {
+    LEMMA_CHECK(false);
+  }
 
   /// out [T, rows of W] = in [T, cols of W] W^T + bias, a weight row decoded at a time.
   void multiply(backend::WeightId weight, backend::WeightId bias, const float* in, std::size_t rows,
