@@ -156,7 +156,9 @@ void DataBounds::enter(const backend::Mlp& op, const RowSource& source) {
 
 void DataBounds::enter(const backend::Store& op, const RowSource& source) {
   const std::span<const float> rows = source.rows(op.in.id);
-  keys_[op.slot].rows.assign(rows.begin(), rows.end());
+  Stored& stored = stored_[op.slot];
+  stored.rows.assign(rows.begin(), rows.end());
+  for (const float x : rows) stored.largest = std::max(stored.largest, std::abs(double(x)));
 }
 
 void DataBounds::enter(const backend::Attend& op, const RowSource& source) {
@@ -166,12 +168,12 @@ void DataBounds::enter(const backend::Attend& op, const RowSource& source) {
   const std::size_t rows = queries.size() / op.query.width;
   // By the inequality of Cauchy and Schwarz no score is above |q| |k| scale. Keys of layers that
   // share a slot were entered by the layer that owns it.
-  Keys& keys = keys_[op.key];
-  keys.largest.resize(spec.kv_heads);
+  Stored& keys = stored_[op.key];
+  keys.longest.resize(spec.kv_heads);
   const std::size_t key_width = std::size_t{spec.kv_heads} * spec.head_dim;
   for (std::size_t i = 0; i + spec.head_dim <= keys.rows.size(); i += spec.head_dim) {
-    double& largest = keys.largest[i % key_width / spec.head_dim];
-    largest = std::max(largest, norm(std::span<const float>(keys.rows).subspan(i, spec.head_dim)));
+    double& longest = keys.longest[i % key_width / spec.head_dim];
+    longest = std::max(longest, norm(std::span<const float>(keys.rows).subspan(i, spec.head_dim)));
   }
   std::vector<double>& scale = scale_[op.out.id];
   scale.assign(rows, 1.0);
@@ -179,9 +181,15 @@ void DataBounds::enter(const backend::Attend& op, const RowSource& source) {
     for (std::uint32_t h = 0; h < spec.query_heads; ++h) {
       const auto query = queries.subspan(r * op.query.width + h * spec.head_dim, spec.head_dim);
       const double score =
-          norm(query) * keys.largest[spec.kv_head(h)] * std::abs(double(spec.scale));
+          norm(query) * keys.longest[spec.kv_head(h)] * std::abs(double(spec.scale));
       scale[r] = std::max(scale[r], score / kDerivedFor);
     }
+  // A merged sum of values that cancel keeps the rounding of the values.
+  const double of_values =
+      algorithm::tolerance::kAttend.absolute_of_max * stored_[op.value].largest;
+  std::vector<double>& slack = slack_[op.out.id];
+  for (std::size_t r = 0; r < rows; ++r)
+    slack.insert(slack.end(), op.out.width, scale[r] * of_values);
 }
 
 std::span<const double> DataBounds::slack(std::int32_t tensor) const {

@@ -5,7 +5,9 @@
 //   - products of quantized weights with int8 activations: six sigma of each output, by
 //     tolerance::int8_bound; a feed-forward block carries its gate's and up's through the
 //     activation and the down projection, where independent errors add as squares;
-//   - attention: tolerance::kAttend is derived for scores up to 50; larger ones scale it.
+//   - attention: tolerance::kAttend is derived for scores up to 50; larger ones scale it. Its
+//   second
+//     term is that of the large terms which cancel: the largest value, not the largest output.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +36,8 @@ class DataBounds {
   /// Takes the reference's rows of the next step of the one sequence.
   void enter(const RowSource& source);
 
-  /// How much more than its tolerance each element of `tensor` [rows, width] may be off; empty
-  /// where no activation was rounded.
+  /// How much more than its tolerance each element of `tensor` [rows, width] may be off; may be
+  /// empty.
   std::span<const double> slack(std::int32_t tensor) const;
   /// What multiplies the tolerance of each row of `tensor`; empty: one.
   std::span<const double> scale(std::int32_t tensor) const;
@@ -50,12 +52,13 @@ class DataBounds {
   std::vector<weights::Matrix> weights_;
   std::vector<bool> rounds_;                                   ///< by operation
   std::map<std::int32_t, std::vector<double>> slack_, scale_;  ///< by tensor, of this step
-  /// By slot: the largest norm of each KV head's keys so far, once their width is known.
-  struct Keys {
-    std::vector<float> rows;  ///< of this step
-    std::vector<double> largest;
+  /// By slot.
+  struct Stored {
+    std::vector<float> rows;      ///< of this step
+    double largest = 0;           ///< of all elements so far
+    std::vector<double> longest;  ///< keys: the largest norm of each KV head so far
   };
-  std::map<std::int32_t, Keys> keys_;
+  std::map<std::int32_t, Stored> stored_;
 };
 
 }  // namespace lemma::eval
