@@ -10,9 +10,10 @@ namespace lemma::weights {
 namespace {
 
 // In the order of the enumerators.
-constexpr std::array<const FormatTraits*, kFormats.size()> kTable = {
+constexpr std::array<const FormatTraits*, kFormats.size() + 1> kTable = {
     &formats::kF32Traits,  &formats::kF16Traits,  &formats::kBF16Traits, &formats::kQ8_0Traits,
     &formats::kQ4_0Traits, &formats::kQ4_KTraits, &formats::kQ6_KTraits, &formats::kQ5_0Traits,
+    &formats::kI32Traits,
 };
 
 constexpr char lower(char c) noexcept {
@@ -26,8 +27,8 @@ const FormatTraits& traits(Format format) noexcept {
 }
 
 std::optional<Format> format_by_name(std::string_view name) noexcept {
-  for (const FormatTraits* t : kTable) {
-    if (std::ranges::equal(name, t->name, {}, lower, lower)) return t->format;
+  for (const Format format : kFormats) {
+    if (std::ranges::equal(name, traits(format).name, {}, lower, lower)) return format;
   }
   return std::nullopt;
 }

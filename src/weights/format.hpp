@@ -14,7 +14,8 @@
 namespace lemma::weights {
 
 /// Formats that lemma knows by name. Values are our own; gguf/ maps GGML's type numbers onto them.
-enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0 };
+/// kI32 holds whole numbers (tables of indices), no weights: it is decoded and never encoded.
+enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0, kI32 };
 
 struct FormatTraits {
   Format format;
@@ -30,18 +31,19 @@ struct FormatTraits {
   float largest_magnitude;
   /// Decodes `out.size()` elements (a multiple of block_elements) from whole blocks at `bytes`.
   void (*dequantize)(const std::byte* bytes, std::span<float> out) noexcept;
-  /// Encodes `in` (a multiple of block_elements, all finite) to whole blocks at `bytes`.
+  /// Encodes `in` (a multiple of block_elements, all finite) to whole blocks at `bytes`. Null for
+  /// kI32.
   void (*quantize)(std::span<const float> in, std::byte* bytes) noexcept;
 };
 
-/// Every format, in the order of the enumerators.
+/// Every format that weights have, in the order of the enumerators: all but kI32, the last.
 inline constexpr std::array kFormats = {Format::kF32,  Format::kF16,  Format::kBF16, Format::kQ8_0,
                                         Format::kQ4_0, Format::kQ4_K, Format::kQ6_K, Format::kQ5_0};
 
 /// The traits of `format`; every enumerator has an entry.
 const FormatTraits& traits(Format format) noexcept;
 
-/// The format called `name` (case-insensitive), or nothing.
+/// The format of weights called `name` (case-insensitive), or nothing.
 std::optional<Format> format_by_name(std::string_view name) noexcept;
 
 /// Bytes of one row of `elements` elements. `elements` must be a multiple of block_elements.

@@ -15,7 +15,7 @@
 
 namespace lemma::weights::formats {
 
-extern const FormatTraits kF32Traits, kF16Traits, kBF16Traits;
+extern const FormatTraits kF32Traits, kF16Traits, kBF16Traits, kI32Traits;
 extern const FormatTraits kQ8_0Traits, kQ4_0Traits, kQ5_0Traits, kQ4_KTraits, kQ6_KTraits;
 
 /// The smallest scale that f16 can hold. It bounds what a scale's rounding costs a tiny block.

@@ -193,12 +193,20 @@ TEST(Format, HasNoFormatOfAnUnknownName) {
   EXPECT_FALSE(format_by_name("Q9_Z"));
   EXPECT_FALSE(format_by_name(""));
   EXPECT_FALSE(format_by_name("Q4"));
+  EXPECT_FALSE(format_by_name("I32"));  // no format of weights
 }
 
 TEST(Format, CountsTheBytesOfARow) {
   EXPECT_EQ(row_bytes(Format::kF32, 3), 12u);
   EXPECT_EQ(row_bytes(Format::kQ8_0, 64), 68u);
   EXPECT_EQ(row_bytes(Format::kQ4_K, 512), 288u);
+}
+
+TEST(I32, DecodesWholeNumbersAndIsNotEncoded) {
+  EXPECT_EQ(decode(Format::kI32, from_hex("feffffffff0000000000000100000080")),
+            (std::vector<float>{-2.f, 255.f, 0x1p24f, -0x1p31f}));
+  EXPECT_EQ(traits(Format::kI32).format, Format::kI32);
+  EXPECT_EQ(traits(Format::kI32).quantize, nullptr);
 }
 
 // The worked blocks of the format files.

@@ -54,7 +54,7 @@ constexpr std::array kTensorTypes = {
     TensorType{23, "IQ4_XS", {}},
     TensorType{24, "I8", {}},
     TensorType{25, "I16", {}},
-    TensorType{26, "I32", {}},
+    TensorType{26, "I32", Format::kI32},
     TensorType{27, "I64", {}},
     TensorType{28, "F64", {}},
     TensorType{29, "IQ1_M", {}},

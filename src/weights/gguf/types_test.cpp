@@ -18,6 +18,7 @@ TEST(GgufTypes, MapEveryFormatToItsGgmlNumberAndBack) {
 TEST(GgufTypes, HaveTheNumbersOfTheGgmlList) {
   EXPECT_EQ(tensor_type(13)->name, "Q5_K");
   EXPECT_EQ(tensor_type(16)->name, "IQ2_XXS");
+  EXPECT_EQ(tensor_type(26)->format, Format::kI32);
   EXPECT_EQ(tensor_type(30)->name, "BF16");
   EXPECT_EQ(tensor_type(39)->name, "MXFP4");
   EXPECT_EQ(tensor_type(42), nullptr);
