@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "base/check.hpp"
 #include "base/raise.hpp"
@@ -36,8 +37,37 @@ std::byte* HostState::row(SlotId slot, const state::Sequence& sequence,
   return page(place.group, id) + place.page_offset + in_page * place.row_bytes;
 }
 
+std::span<const float> HostState::block(SlotId slot, const state::Sequence& sequence) noexcept {
+  if (sequence.block() == state::kNoPage) return {};
+  return block_in(slot, sequence.block());
+}
+
+std::span<float> HostState::next_block(SlotId slot, const state::Sequence& sequence) noexcept {
+  return block_in(slot, sequence.next_block());
+}
+
+std::span<float> HostState::block_in(SlotId slot, state::PageId id) noexcept {
+  const state::SlotPlace& place = layout_->slots()[static_cast<std::size_t>(slot)];
+  LEMMA_CHECK(place.slot.kind == algorithm::SlotKind::kFixed);
+  std::byte* bytes = page(place.group, id) + place.page_offset;
+  return {reinterpret_cast<float*>(bytes), place.slot.width};
+}
+
+void HostState::begin_blocks(const state::Sequence& sequence) noexcept {
+  const std::optional<std::uint32_t> group = layout_->fixed_group();
+  if (!group) return;
+  const std::size_t bytes = layout_->groups()[*group].page_bytes;
+  std::byte* next = page(*group, sequence.next_block());
+  if (sequence.block() == state::kNoPage) {
+    std::memset(next, 0, bytes);
+  } else {
+    std::memcpy(next, page(*group, sequence.block()), bytes);
+  }
+}
+
 void HostState::copy_page(std::uint32_t group, state::PageId from, state::PageId to,
                           std::uint32_t positions) {
+  LEMMA_CHECK(!layout_->groups()[group].fixed);  // blocks are shared, never copied
   for (const state::SlotPlace& place : layout_->slots()) {
     if (place.group != group) continue;
     const std::size_t rows = (positions + place.slot.ratio - 1) / place.slot.ratio;

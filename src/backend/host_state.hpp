@@ -25,7 +25,17 @@ class HostState final : public StateStore {
   /// The row of `slot` that holds kv index `position` of `sequence`; its page must exist.
   std::byte* row(SlotId slot, const state::Sequence& sequence, std::uint32_t position) noexcept;
 
+  /// The committed block of a fixed slot; empty while the sequence's length is 0.
+  std::span<const float> block(SlotId slot, const state::Sequence& sequence) noexcept;
+  /// The block that becomes the committed one when the step under way commits.
+  std::span<float> next_block(SlotId slot, const state::Sequence& sequence) noexcept;
+  /// Begins a sequence's step: the next blocks of all fixed slots start as copies of the committed
+  /// ones, or as zeros where there are none yet. Does nothing where nothing is fixed.
+  void begin_blocks(const state::Sequence& sequence) noexcept;
+
  private:
+  std::span<float> block_in(SlotId slot, state::PageId id) noexcept;
+
   const state::Layout* layout_;
   std::vector<base::AlignedBuffer> groups_;
 };

@@ -14,6 +14,7 @@ namespace {
 
 using algorithm::RowFormat;
 using algorithm::Slot;
+using algorithm::SlotKind;
 
 constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
 
@@ -37,29 +38,50 @@ std::size_t divide_up(std::size_t a, std::size_t b) noexcept {
   return a / b + (a % b != 0);
 }
 
+/// How `slot` is held where the session asks for `wanted`. bf16 counts as fine enough: it is chosen
+/// for its range.
+RowFormat format_of(const Slot& slot, RowFormat wanted) noexcept {
+  if (slot.kind == SlotKind::kFixed) return RowFormat::kF32;
+  return slot.at_least_f16 && wanted == RowFormat::kQ8 ? RowFormat::kF16 : wanted;
+}
+
 void validate(std::size_t index, const Slot& slot, const LayoutOptions& options) {
-  if (slot.kind != algorithm::SlotKind::kRows) {
-    base::raise(ErrorKind::kUnsupported, "state slot {}: fixed blocks do not live in pages", index);
-  }
   if (slot.width == 0) {
     base::raise(ErrorKind::kUnsupported, "state slot {}: width is 0", index);
   }
+  if (slot.kind == SlotKind::kFixed) return;
   if (slot.ratio == 0 || options.page_size % slot.ratio != 0) {
     base::raise(ErrorKind::kUnsupported,
                 "state slot {}: one row per {} tokens does not divide a page of {} positions",
                 index, slot.ratio, options.page_size);
   }
-  if (options.format == RowFormat::kQ8 && (slot.group == 0 || slot.width % slot.group != 0)) {
+  const RowFormat format = format_of(slot, options.format);
+  if (format == RowFormat::kQ8 && (slot.group == 0 || slot.width % slot.group != 0)) {
     base::raise(ErrorKind::kUnsupported,
                 "state slot {}: groups of {} elements, as {} needs, do not divide a width of {}",
-                index, slot.group, algorithm::to_string(options.format), slot.width);
+                index, slot.group, algorithm::to_string(format), slot.width);
   }
 }
 
-/// Rows that the formula counts for a slot: complete ones, inside the window.
+/// Rows that the formula counts for a slot: complete ones, inside the window. A block is one.
 std::size_t formula_rows(const Slot& slot, std::size_t length) noexcept {
+  if (slot.kind == SlotKind::kFixed) return length == 0 ? 0 : 1;
   const std::size_t tokens = slot.window == 0 ? length : std::min<std::size_t>(length, slot.window);
   return tokens / slot.ratio;
+}
+
+/// "100 rows (window 8) x 68 bytes (64 q8 and 2 scales)", "1 block x 256 bytes (64 f32)".
+std::string formula_term(const SlotPlace& place, std::size_t length) {
+  const Slot& slot = place.slot;
+  const bool fixed = slot.kind == SlotKind::kFixed;
+  std::string text = fmt::format("{} {}", formula_rows(slot, length), fixed ? "block" : "rows");
+  if (!fixed && slot.window != 0) text += fmt::format(" (window {})", slot.window);
+  if (!fixed && slot.ratio != 1) text += fmt::format(" (one per {} tokens)", slot.ratio);
+  text += fmt::format(" x {} bytes ({} {}", place.row_bytes, slot.width,
+                      algorithm::to_string(place.format));
+  if (place.format == RowFormat::kQ8)
+    text += fmt::format(" and {} scales", slot.width / slot.group);
+  return text + ')';
 }
 
 }  // namespace
@@ -72,17 +94,22 @@ Layout::Layout(std::span<const Slot> slots, const LayoutOptions& options) : opti
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     validate(i, slot, options);
-    auto group = std::find_if(groups_.begin(), groups_.end(),
-                              [&](const PageGroup& g) { return g.window == slot.window; });
-    if (group == groups_.end()) group = groups_.insert(groups_.end(), PageGroup{slot.window, 0});
+    const bool fixed = slot.kind == SlotKind::kFixed;
+    const PageGroup wanted{fixed ? 0 : slot.window, 0, fixed};
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const PageGroup& g) {
+      return g.fixed == fixed && g.window == wanted.window;
+    });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), wanted);
     SlotPlace place;
     place.slot = slot;
     place.group = static_cast<std::uint32_t>(group - groups_.begin());
     place.page_offset = group->page_bytes;
-    place.row_bytes = algorithm::row_format_bytes(options.format, slot.width, slot.group);
-    const std::size_t rows = options.page_size / slot.ratio;
+    place.format = format_of(slot, options.format);
+    place.row_bytes = algorithm::row_format_bytes(place.format, slot.width, slot.group);
+    const std::size_t rows = fixed ? 1 : options.page_size / slot.ratio;
     const std::size_t bytes = multiply(rows, place.row_bytes, "state page");
     group->page_bytes = align(add(group->page_bytes, bytes, "state page"));
+    if (fixed) fixed_group_ = place.group;
     slots_.push_back(place);
   }
 }
@@ -95,6 +122,7 @@ std::size_t Layout::retained(std::uint32_t group) const noexcept {
 
 std::size_t Layout::pages_for(std::uint32_t group, std::size_t length,
                               std::size_t step) const noexcept {
+  if (group == fixed_group_) return length == 0 ? 0 : std::size_t{2} + options_.snapshots;
   const std::size_t all = divide_up(length, options_.page_size);
   const std::size_t kept = retained(group);
   if (kept >= length || step >= length) return all;  // so the sum below stays far from overflow
@@ -135,17 +163,8 @@ std::string Layout::formula(std::size_t length) const {
   if (terms.empty()) return "no state";
   std::string text;
   for (const Term& term : terms) {
-    const Slot& slot = term.place->slot;
     if (!text.empty()) text += " + ";
-    text += fmt::format("{} slots x {} rows", term.count, formula_rows(slot, length));
-    if (slot.window != 0) text += fmt::format(" (window {})", slot.window);
-    if (slot.ratio != 1) text += fmt::format(" (one per {} tokens)", slot.ratio);
-    text += fmt::format(" x {} bytes ({} {}", term.place->row_bytes, slot.width,
-                        algorithm::to_string(options_.format));
-    if (options_.format == RowFormat::kQ8) {
-      text += fmt::format(" and {} scales", slot.width / slot.group);
-    }
-    text += ')';
+    text += fmt::format("{} slots x {}", term.count, formula_term(*term.place, length));
   }
   return text + fmt::format(" = {} bytes", formula_bytes(length));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "lemma/error.hpp"
@@ -20,6 +21,14 @@ using testing::HasSubstr;
 Slot rows(std::uint32_t width, std::uint32_t window = 0, std::uint32_t ratio = 1,
           std::uint32_t group = 32) {
   return {SlotKind::kRows, width, window, ratio, group};
+}
+
+Slot block(std::uint32_t width) {
+  return {.kind = SlotKind::kFixed, .width = width};
+}
+
+Slot shared_keys(std::uint32_t width) {
+  return {.width = width, .group = 7, .at_least_f16 = true};
 }
 
 LayoutOptions options(RowFormat format, std::uint32_t page_size, std::uint32_t slack = 0) {
@@ -124,6 +133,54 @@ TEST(Layout, BoundsThePagesOfAWindow) {
   EXPECT_EQ(layout.pages_for(0, most, most), most / 8 + 1);
 }
 
+TEST(Layout, GathersBlocksInAGroupOfTheirOwn) {
+  const std::vector<Slot> slots = {block(5), rows(32), block(100), rows(32, 8), block(16)};
+  const Layout layout(slots, options(RowFormat::kF16, 4));
+  ASSERT_EQ(layout.groups().size(), 3u);
+  EXPECT_EQ(layout.fixed_group(), 0u);
+  EXPECT_TRUE(layout.groups()[0].fixed);
+  EXPECT_FALSE(layout.groups()[1].fixed);
+  EXPECT_EQ(layout.slots()[2].group, 0u);
+  EXPECT_EQ(layout.slots()[2].page_offset, 64u);  // behind 20 bytes
+  EXPECT_EQ(layout.slots()[2].row_bytes, 400u);
+  EXPECT_EQ(layout.slots()[2].format, RowFormat::kF32);
+  EXPECT_EQ(layout.slots()[4].page_offset, 64u + 448);
+  EXPECT_EQ(layout.groups()[0].page_bytes, 64u + 448 + 64);
+  EXPECT_EQ(layout.groups()[1].page_bytes, 4u * 64);
+  EXPECT_EQ(Layout(std::vector<Slot>{rows(32)}, options(RowFormat::kF16, 4)).fixed_group(),
+            std::nullopt);
+}
+
+TEST(Layout, CountsBlocksTwiceAndForEachSnapshot) {
+  LayoutOptions wanted = options(RowFormat::kF32, 4);
+  wanted.snapshots = 3;
+  const Layout layout(std::vector<Slot>{block(16), rows(16)}, wanted);
+  EXPECT_EQ(layout.pages_for(0, 0, 1), 0u);
+  EXPECT_EQ(layout.pages_for(0, 1, 1), 5u);
+  EXPECT_EQ(layout.pages_for(0, 100000, 512), 5u);
+  EXPECT_EQ(layout.bytes_for(8, 1), (5u + 8) * 64);
+  EXPECT_EQ(layout.formula_bytes(8), (1u + 8) * 64);
+  EXPECT_EQ(layout.formula_bytes(0), 0u);
+  EXPECT_EQ(layout.formula(8),
+            "1 slots x 1 block x 64 bytes (16 f32) + 1 slots x 8 rows x 64 bytes (16 f32) = "
+            "576 bytes");
+}
+
+TEST(Layout, HoldsFineRowsInHalfPrecisionWhereTheSessionAsksForCoarser) {
+  const std::vector<Slot> slots = {rows(64), shared_keys(64)};  // 7 does not divide 64
+  const Layout q8(slots, options(RowFormat::kQ8, 4));
+  EXPECT_EQ(q8.slots()[0].format, RowFormat::kQ8);
+  EXPECT_EQ(q8.slots()[1].format, RowFormat::kF16);
+  EXPECT_EQ(q8.slots()[0].row_bytes, 68u);
+  EXPECT_EQ(q8.slots()[1].row_bytes, 128u);
+  EXPECT_EQ(q8.formula(1),
+            "1 slots x 1 rows x 68 bytes (64 q8 and 2 scales) + 1 slots x 1 rows x 128 bytes "
+            "(64 f16) = 196 bytes");
+  for (const RowFormat format : {RowFormat::kF32, RowFormat::kF16, RowFormat::kBF16}) {
+    EXPECT_EQ(Layout(slots, options(format, 4)).slots()[1].format, format);
+  }
+}
+
 TEST(Layout, HasNoGroupsWithoutSlots) {
   const Layout layout(std::vector<Slot>{}, LayoutOptions{});
   EXPECT_TRUE(layout.groups().empty());
@@ -138,9 +195,7 @@ TEST(Layout, RefusesSlotsThatItCannotLayOut) {
   EXPECT_THAT(refusal({rows(32, 0, 0)}, f16, kind), HasSubstr("slot 0: one row per 0"));
   EXPECT_THAT(refusal({rows(0)}, f16, kind), HasSubstr("slot 0: width is 0"));
   EXPECT_THAT(refusal({rows(32)}, options(RowFormat::kF16, 0), kind), HasSubstr("one position"));
-  Slot fixed = rows(32);
-  fixed.kind = SlotKind::kFixed;
-  EXPECT_THAT(refusal({fixed}, f16, kind), HasSubstr("slot 0: fixed blocks"));
+  EXPECT_THAT(refusal({block(0)}, f16, kind), HasSubstr("slot 0: width is 0"));
 }
 
 TEST(Layout, AsksForWholeGroupsOnlyWhereTheFormatHasScales) {

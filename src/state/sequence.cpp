@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
@@ -45,10 +46,19 @@ Sequence::Sequence(Sequence&& other) noexcept
       tokens_(std::exchange(other.tokens_, {})),
       classes_(std::exchange(other.classes_, {})),
       reserved_(std::exchange(other.reserved_, 0)),
-      due_(std::exchange(other.due_, {})) {}
+      due_(std::exchange(other.due_, {})),
+      block_(std::exchange(other.block_, kNoPage)),
+      next_(std::exchange(other.next_, kNoPage)),
+      snapshots_(std::exchange(other.snapshots_, {})) {}
 
 Sequence::~Sequence() {
   for (std::uint32_t g = 0; g < tables_.size(); ++g) cut_table(g, 0);
+  drop_next();
+  cut_blocks(0);
+}
+
+bool Sequence::is_fixed(std::uint32_t group) const noexcept {
+  return pool_->layout().groups()[group].fixed;
 }
 
 std::size_t Sequence::pages_for(std::size_t positions) const noexcept {
@@ -59,6 +69,7 @@ std::size_t Sequence::pages_for(std::size_t positions) const noexcept {
 Sequence::Need Sequence::need(std::uint32_t group, std::size_t end) const noexcept {
   const std::vector<PageId>& pages = tables_[group].pages;
   Need lacking;
+  if (is_fixed(group)) return lacking;
   lacking.append = std::max(pages_for(end), pages.size()) - pages.size();
   const bool partial = length() % pool_->layout().options().page_size != 0;
   if (partial && end > length()) {
@@ -77,10 +88,13 @@ void Sequence::reserve(std::size_t count) {
     const std::size_t pages = lacking.append + (lacking.replace ? 1 : 0);
     if (pages > pool_->free(g)) raise_out_of_pages(*pool_, g, count, pages);
   }
-  for (Table& table : tables_) make_room(table.pages, pages_for(end));
+  for (std::uint32_t g = 0; g < tables_.size(); ++g) {
+    if (!is_fixed(g)) make_room(tables_[g].pages, pages_for(end));
+  }
   make_room(due_, due_.size() + tables_.size());
   make_room(tokens_, end);
   make_room(classes_, end);
+  if (count > 0) reserve_block();
 
   for (std::uint32_t g = 0; g < tables_.size(); ++g) {
     const Need lacking = need(g, end);
@@ -90,6 +104,78 @@ void Sequence::reserve(std::size_t count) {
     }
   }
   reserved_ = std::max(reserved_, count);
+}
+
+/// Last of what can fail, so that no snapshot gives way to a reservation that is refused.
+void Sequence::reserve_block() {
+  const std::optional<std::uint32_t> group = pool_->layout().fixed_group();
+  if (!group || next_ != kNoPage) return;
+  if (pool_->free(*group) == 0) {
+    const auto own = std::find_if(snapshots_.begin(), snapshots_.end(), [&](const Snapshot& kept) {
+      return pool_->references(*group, kept.block) == 1;
+    });
+    if (own == snapshots_.end()) {
+      base::raise(ErrorKind::kOutOfMemory,
+                  "state for the next step: a block for fixed slots is needed, 0 of {} free",
+                  pool_->capacity(*group));
+    }
+    drop_snapshot(std::size_t(own - snapshots_.begin()));
+  }
+  next_ = pool_->allocate(*group);
+}
+
+/// Takes over a reference to `block`.
+void Sequence::set_block(PageId block) noexcept {
+  if (block_ != kNoPage) pool_->release(*pool_->layout().fixed_group(), block_);
+  block_ = block;
+}
+
+void Sequence::drop_next() noexcept {
+  if (next_ != kNoPage) {
+    pool_->release(*pool_->layout().fixed_group(), std::exchange(next_, kNoPage));
+  }
+}
+
+void Sequence::drop_snapshot(std::size_t index) noexcept {
+  const auto dropped = snapshots_.begin() + std::ptrdiff_t(index);
+  pool_->release(*pool_->layout().fixed_group(), dropped->block);
+  snapshots_.erase(dropped);
+}
+
+/// Makes the block of `length`, which must be there, the present one.
+void Sequence::cut_blocks(std::size_t length) noexcept {
+  if (!pool_ || !pool_->layout().fixed_group()) return;
+  if (length < this->length() || length == 0) {
+    const PageId block = block_at(length);
+    if (block != kNoPage) pool_->retain(*pool_->layout().fixed_group(), block);
+    set_block(block);
+  }
+  while (!snapshots_.empty() && snapshots_.back().length > length) {
+    drop_snapshot(snapshots_.size() - 1);
+  }
+}
+
+PageId Sequence::block_at(std::size_t length) const noexcept {
+  if (length == 0) return kNoPage;
+  if (length == this->length()) return block_;
+  const auto kept = std::find_if(snapshots_.begin(), snapshots_.end(),
+                                 [&](const Snapshot& s) { return s.length == length; });
+  return kept == snapshots_.end() ? kNoPage : kept->block;
+}
+
+void Sequence::snapshot() {
+  const std::size_t most = pool_->layout().options().snapshots;
+  if (block_ == kNoPage || most == 0) return;
+  if (!snapshots_.empty() && snapshots_.back().length == length()) return;
+  snapshots_.push_back({length(), block_});
+  pool_->retain(*pool_->layout().fixed_group(), block_);
+  if (snapshots_.size() > most) drop_snapshot((snapshots_.size() - 1) / 2);
+}
+
+std::vector<std::size_t> Sequence::snapshots() const {
+  std::vector<std::size_t> lengths;
+  for (const Snapshot& kept : snapshots_) lengths.push_back(kept.length);
+  return lengths;
 }
 
 void Sequence::replace_last_committed(std::uint32_t group) noexcept {
@@ -113,6 +199,10 @@ std::vector<PageCopy> Sequence::take_copies() {
 void Sequence::commit(std::span<const std::int32_t> tokens, TokenClass token_class) {
   LEMMA_CHECK(tokens.size() <= reserved_);
   LEMMA_CHECK(due_.empty());
+  if (next_ != kNoPage) {
+    LEMMA_CHECK(tokens.size() == reserved_);
+    set_block(std::exchange(next_, kNoPage));
+  }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   classes_.insert(classes_.end(), tokens.size(), token_class);
   reserved_ -= tokens.size();
@@ -131,6 +221,7 @@ void Sequence::release_behind_window(std::uint32_t group) noexcept {
 
 void Sequence::abandon() noexcept {
   for (std::uint32_t g = 0; g < tables_.size(); ++g) cut_table(g, pages_for(length()));
+  drop_next();
   reserved_ = 0;
 }
 
@@ -153,6 +244,7 @@ void Sequence::cut_table(std::uint32_t group, std::size_t pages) noexcept {
 }
 
 bool Sequence::can_rewind(std::uint32_t group, std::size_t length) const noexcept {
+  if (is_fixed(group)) return length == 0 || block_at(length) != kNoPage;
   const std::size_t window = pool_->layout().groups()[group].window;
   if (window == 0 || length == 0) return true;
   // The next query stands at `length` and sees [length + 1 - window, length].
@@ -164,6 +256,17 @@ RewindPoint Sequence::reachable(std::size_t wish) const {
   RewindPoint point;
   point.length = std::min(wish, length());
   if (wish > length()) point.reason = fmt::format("only {} positions are held", length());
+  const std::optional<std::uint32_t> fixed = pool_->layout().fixed_group();
+  if (fixed && !can_rewind(*fixed, point.length)) {
+    const std::size_t asked = point.length;
+    point.length = 0;
+    for (const Snapshot& kept : snapshots_) {
+      if (kept.length < asked) point.length = kept.length;
+    }
+    point.reason = fmt::format(
+        "recurrent state cannot be cut at {}: the newest snapshot before it stands at {}", asked,
+        point.length);
+  }
   for (std::uint32_t g = 0; g < tables_.size(); ++g) {
     if (can_rewind(g, point.length)) continue;
     // Whatever is shorter needs even older keys, so only the empty sequence is left.
@@ -182,9 +285,24 @@ void Sequence::rewind(std::size_t length) noexcept {
   LEMMA_CHECK(length <= tokens_.size());
   for (std::uint32_t g = 0; g < tables_.size(); ++g) LEMMA_CHECK(can_rewind(g, length));
   for (std::uint32_t g = 0; g < tables_.size(); ++g) cut_table(g, pages_for(length));
+  drop_next();
+  cut_blocks(length);
   tokens_.resize(length);
   classes_.resize(length);
   reserved_ = 0;
+}
+
+/// Holds the block of `other` at `length` and its snapshots up to there.
+void Sequence::share_blocks(const Sequence& other, std::size_t length) {
+  const std::optional<std::uint32_t> group = pool_->layout().fixed_group();
+  if (!group || length == 0) return;
+  block_ = other.block_at(length);
+  pool_->retain(*group, block_);
+  for (const Snapshot& kept : other.snapshots_) {
+    if (kept.length > length) continue;
+    snapshots_.push_back(kept);
+    pool_->retain(*group, kept.block);
+  }
 }
 
 Sequence Sequence::fork(std::size_t length) const {
@@ -195,14 +313,20 @@ Sequence Sequence::fork(std::size_t length) const {
   const std::size_t partial = length % page_size;
   for (std::uint32_t g = 0; g < tables_.size(); ++g) {
     LEMMA_CHECK(can_rewind(g, length));
-    if (partial != 0 && pool_->free(g) == 0) raise_out_of_pages(*pool_, g, partial, 1);
+    if (!is_fixed(g) && partial != 0 && pool_->free(g) == 0)
+      raise_out_of_pages(*pool_, g, partial, 1);
   }
   Sequence copy(*pool_);
   const auto end = static_cast<std::ptrdiff_t>(length);
   copy.tokens_.assign(tokens_.begin(), tokens_.begin() + end);
   copy.classes_.assign(classes_.begin(), classes_.begin() + end);
-  for (Table& table : copy.tables_) table.pages.reserve(pages_for(length));
+  copy.share_blocks(*this, length);
   for (std::uint32_t g = 0; g < tables_.size(); ++g) {
+    if (is_fixed(g)) continue;
+    copy.tables_[g].pages.reserve(pages_for(length));
+  }
+  for (std::uint32_t g = 0; g < tables_.size(); ++g) {
+    if (is_fixed(g)) continue;
     Table& table = copy.tables_[g];
     for (std::size_t i = 0; i < full; ++i) {
       const PageId page = tables_[g].pages[i];

@@ -8,6 +8,10 @@
 // never written: `reserve` puts a page of its own in its place, and the caller makes the copies
 // that `take_copies()` names before the step writes. Not thread-safe: the step loop owns it.
 //
+// Where the layout has fixed slots, a sequence holds them in blocks: one for its committed length,
+// which is never written, and while a step is under way the next one, which takes its place at the
+// commit. So a block that a snapshot, a fork or a saved state holds too needs no copy.
+//
 //   sequence.reserve(n);
 //   for (const PageCopy& c : sequence.take_copies()) {
 //     store.copy_page(c.group, c.from, c.to, c.positions);
@@ -54,32 +58,47 @@ class Sequence {
   /// Positions after length() that a step may write.
   std::size_t reserved() const noexcept { return reserved_; }
 
-  /// Pages of `group` by position / P; entries whose page was given back are kNoPage.
+  /// Pages of `group` by position / P; entries whose page was given back are kNoPage. Empty for the
+  /// group of the blocks.
   std::span<const PageId> pages(std::uint32_t group) const noexcept { return tables_[group].pages; }
+
+  /// The block that belongs to length(); kNoPage while that is 0 or nothing is fixed.
+  PageId block() const noexcept { return block_; }
+  /// The block that the step under way writes, from reserve() until commit() or abandon().
+  PageId next_block() const noexcept { return next_; }
 
   /// Makes room for `count` positions after length() in every group; throws kOutOfMemory naming
   /// needed and free pages and leaves the sequence as it was. What was reserved before and not
-  /// committed counts in.
+  /// committed counts in. A snapshot of its own gives way where no block is free.
   void reserve(std::size_t count);
   /// The copies that are due, for the caller to make at once, before the pool is asked for anything
   /// else. Not empty only after a fork, or a `reserve` that found the last page shared.
   std::vector<PageCopy> take_copies();
   /// Moves the length over the reserved positions; gives back window pages that lie window + slack
   /// behind. `tokens.size()` must not exceed what was reserved, and no copy may be due; the rest
-  /// stays reserved.
+  /// stays reserved. Blocks know only the state after all rows of a step: where they exist, all
+  /// that was reserved must be committed at once (LEMMA_CHECK).
   void commit(std::span<const std::int32_t> tokens, TokenClass token_class);
   /// Gives back pages that were reserved and not committed.
   void abandon() noexcept;
 
+  /// Remembers the block of this length, so that a rewind or fork can come back to it. Keeps at
+  /// most LayoutOptions::snapshots; the one in the middle goes first, so that the start of a long
+  /// conversation and its last turns stay. Nothing happens where nothing is fixed.
+  void snapshot();
+  /// Lengths that have a snapshot, ascending.
+  std::vector<std::size_t> snapshots() const;
+
   /// The greatest length <= `wish` to which every group can be cut. For a window that is any length
-  /// whose next query still finds its keys; else 0.
+  /// whose next query still finds its keys; for blocks the present length and every snapshot; for
+  /// both 0.
   RewindPoint reachable(std::size_t wish) const;
   /// Cuts back to `length`, which must be reachable (LEMMA_CHECK). Ends a reservation.
   void rewind(std::size_t length) noexcept;
 
   /// A new sequence with the first `length` tokens of this one; `length` must be reachable and no
-  /// copy due (LEMMA_CHECK). Full pages are shared; a last partial page is new, and the new
-  /// sequence's `take_copies()` names what to copy into it. Throws kOutOfMemory.
+  /// copy due (LEMMA_CHECK). Full pages, blocks and snapshots are shared; a last partial page is
+  /// new, and the new sequence's `take_copies()` names what to copy into it. Throws kOutOfMemory.
   Sequence fork(std::size_t length) const;
 
  private:
@@ -93,6 +112,20 @@ class Sequence {
     bool replace = false;    ///< the last committed page is partial and shared
   };
 
+  /// A block kept for later; holds a reference.
+  struct Snapshot {
+    std::size_t length = 0;
+    PageId block = kNoPage;
+  };
+
+  bool is_fixed(std::uint32_t group) const noexcept;
+  void reserve_block();
+  void set_block(PageId block) noexcept;
+  void drop_next() noexcept;
+  void drop_snapshot(std::size_t index) noexcept;
+  void cut_blocks(std::size_t length) noexcept;
+  void share_blocks(const Sequence& other, std::size_t length);
+  PageId block_at(std::size_t length) const noexcept;
   std::size_t pages_for(std::size_t positions) const noexcept;
   Need need(std::uint32_t group, std::size_t end) const noexcept;
   void replace_last_committed(std::uint32_t group) noexcept;
@@ -106,6 +139,8 @@ class Sequence {
   std::vector<TokenClass> classes_;
   std::size_t reserved_ = 0;
   std::vector<PageCopy> due_;  ///< copies not taken yet; each holds a reference to `from`
+  PageId block_ = kNoPage, next_ = kNoPage;
+  std::vector<Snapshot> snapshots_;  ///< ascending in length; all <= length()
 };
 
 }  // namespace lemma::state
