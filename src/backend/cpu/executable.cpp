@@ -8,7 +8,8 @@ namespace lemma::cpu {
 CpuExecutable::CpuExecutable(const KernelTable& kernels, base::ThreadPool& pool,
                              const std::deque<Weight>& weights, const backend::Program& program,
                              backend::HostState& state, const backend::PrepareOptions& options)
-    : context_(kernels, pool, weights, program, state, options.max_rows),
+    : context_(kernels, pool, weights, program, state, options.max_rows,
+               options.max_logit_rows == 0 ? options.max_rows : options.max_logit_rows),
       observers_(program.tensors.size()) {
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     for (backend::Observer* observer : options.observers) {
@@ -37,6 +38,9 @@ CpuExecutable::CpuExecutable(const KernelTable& kernels, base::ThreadPool& pool,
 
 std::span<const backend::SegmentResult> CpuExecutable::run(const backend::Step& step) noexcept {
   context_.begin(step);
+  for (const backend::Segment& segment : step.segments) {
+    context_.state.begin_blocks(*segment.sequence);
+  }
   for (const Planned& planned : planned_) {
     planned.executor->run(context_);
     for (const backend::Tensor tensor : planned.observed) observe(tensor, step);
@@ -61,16 +65,18 @@ std::vector<backend::Placement> CpuExecutable::placements() const {
   for (std::size_t i = 0; i < planned_.size(); ++i) {
     const backend::Operation& operation = context_.program.operations[i];
     const std::vector<backend::Tensor> written = backend::outputs(operation);
-    std::string implementation = std::string("cpu ") + context_.kernels.name;
-    if (const std::string detail = planned_[i].executor->implementation(); !detail.empty()) {
-      implementation += " " + detail;
+    const Executor& executor = *planned_[i].executor;
+    std::string implementation = executor.implementation();
+    if (!executor.borrowed()) {
+      implementation = std::string("cpu ") + context_.kernels.name +
+                       (implementation.empty() ? "" : " " + implementation);
     }
     result.push_back(
         {std::string(backend::operation_name(operation)),
          written.empty()
              ? ""
              : context_.program.tensors[static_cast<std::size_t>(written.front().id)].name,
-         std::move(implementation), planned_[i].executor->format()});
+         std::move(implementation), executor.format()});
   }
   return result;
 }

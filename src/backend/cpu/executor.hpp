@@ -7,7 +7,6 @@
 #include <string>
 
 #include "backend/cpu/context.hpp"
-#include "base/raise.hpp"
 
 namespace lemma::cpu {
 
@@ -20,6 +19,8 @@ class Executor {
   virtual std::string implementation() const { return {}; }
   virtual std::string format() const { return {}; }  ///< of the weights: "Q8_0"
   virtual std::size_t scratch_bytes() const noexcept { return 0; }
+  /// Whether the reference computes it; `lemma show` then prints no kernels of this backend.
+  virtual bool borrowed() const noexcept { return false; }
 };
 
 // A maker an operation: `context` outlives the executor and already holds all weights.
@@ -31,13 +32,16 @@ std::unique_ptr<Executor> plan(const backend::Store& op, const Context& context)
 std::unique_ptr<Executor> plan(const backend::Attend& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Activate& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Add& op, const Context& context);
 
-/// Operations that have no executor here yet.
-template <typename Missing>
-std::unique_ptr<Executor> plan(const Missing& op, const Context&) {
-  base::raise(ErrorKind::kUnsupported, "the cpu backend has no operation '{}' yet",
-              backend::operation_name(op));
+/// Runs an operation as the reference does, over the context's tensors, state and weights: right,
+/// on one thread, and slow.
+std::unique_ptr<Executor> borrow(backend::Operation operation, const Context& context);
+/// What has no executor of this backend is borrowed.
+template <typename Operation>
+std::unique_ptr<Executor> plan(const Operation& op, const Context& context) {
+  return borrow(op, context);
 }
 
 /// The head keeps its logits; the executable hands them out.

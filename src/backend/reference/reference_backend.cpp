@@ -1,12 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/reference/reference_backend.hpp"
 
+#include <deque>
+#include <utility>
+
 #include "backend/host_state.hpp"
 #include "backend/reference/reference_executable.hpp"
 #include "base/check.hpp"
 
 namespace lemma::reference {
 namespace {
+
+/// Matrices and tables stay in their format, vectors are decoded once.
+class Weights final : public WeightSource {
+ public:
+  /// Returns the bytes that the weight takes beyond its mapping.
+  std::size_t add(weights::Matrix matrix, backend::WeightUse use) {
+    Weight weight;
+    if (use == backend::WeightUse::kVector) weight.vector = weights::to_f32(matrix);
+    weight.matrix = std::move(matrix);
+    weights_.push_back(std::move(weight));
+    return weights_.back().vector.size() * sizeof(float);
+  }
+  std::size_t size() const noexcept { return weights_.size(); }
+
+  const weights::Matrix& matrix(backend::WeightId id) const noexcept override {
+    return weights_[static_cast<std::size_t>(id)].matrix;
+  }
+  std::span<const float> vector(backend::WeightId id) const noexcept override {
+    return weights_[static_cast<std::size_t>(id)].vector;
+  }
+
+ private:
+  struct Weight {
+    weights::Matrix matrix;
+    std::vector<float> vector;
+  };
+  std::deque<Weight> weights_;
+};
 
 class ReferenceBackend final : public backend::Backend {
  public:
@@ -16,17 +47,11 @@ class ReferenceBackend final : public backend::Backend {
   }
 
   backend::WeightId add(weights::Matrix matrix, backend::WeightUse use) override {
-    Weight weight;
-    weight.matrix = std::move(matrix);
-    if (use == backend::WeightUse::kVector) {
-      weight.vector = weights::to_f32(weight.matrix);
-      vector_bytes_ += weight.vector.size() * sizeof(float);
-    }
-    weights_.push_back(std::move(weight));
+    bytes_ += weights_.add(std::move(matrix), use);
     return static_cast<backend::WeightId>(weights_.size() - 1);
   }
 
-  std::size_t weight_bytes() const noexcept override { return vector_bytes_; }
+  std::size_t weight_bytes() const noexcept override { return bytes_; }
 
   std::unique_ptr<backend::StateStore> make_state(const state::Layout& layout,
                                                   std::span<const std::size_t> pages) override {
@@ -42,8 +67,8 @@ class ReferenceBackend final : public backend::Backend {
   }
 
  private:
-  std::vector<Weight> weights_;
-  std::size_t vector_bytes_ = 0;
+  Weights weights_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace
