@@ -271,6 +271,20 @@ TEST(ReferenceCompress, MakesEntriesThatOnlyLaterRowsSee) {
   EXPECT_EQ(Rows(lists.begin() + 21, lists.begin() + 24), (Rows{2, 0, 1}));
 }
 
+TEST(ReferenceAttendCompressed, SeesAllEntriesOrThoseOfItsList) {
+  Compressed c;
+  backend::AttendCompressed all = c.attend;
+  all.selection = {};
+  all.out = c.run.tensor(8);
+  c.run.add(all);
+  const Rows listed = c.run.rows(c.attend.out, {kLength}), whole = c.run.rows(all.out, {kLength});
+  // Two entries are chosen, so the list leaves one out from position 11 on.
+  const auto third = static_cast<std::ptrdiff_t>(11 * 8);
+  EXPECT_EQ(Rows(listed.begin(), listed.begin() + third),
+            Rows(whole.begin(), whole.begin() + third));
+  for (std::size_t i = 11 * 8; i < listed.size(); ++i) EXPECT_NE(listed[i], whole[i]) << i;
+}
+
 /// Gated DeltaNet, its channels in one tensor or in three.
 Tensor delta_net(ProgramRun& run, bool apart) {
   algorithm::GatedDeltaNetSpec spec;

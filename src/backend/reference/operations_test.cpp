@@ -181,7 +181,8 @@ TEST(ReferenceStreams, BeginAsTheEmbeddingAndEndAsTheirMean) {
 // Logits of 50 in one column of each row make the mixing matrix a permutation, j to j + 1.
 TEST(ReferenceStreams, AreMovedFromRowToColumnOfTheMatrix) {
   ProgramRun run;
-  const Tensor in = run.input(6, {1, 2, 3, 4, 5, 6}), branch = run.input(2, {10, 20});
+  const Tensor in = run.input(6, {9, 9, 9, 9, 9, 9, 1, 2, 3, 4, 5, 6});
+  const Tensor branch = run.input(2, {0, 0, 10, 20});
   backend::StreamsRead read{.spec = three_streams(), .in = in};
   read.fn = run.matrix(15, Rows(15 * 6, 0.f));
   //                        pre           post          M
@@ -194,11 +195,30 @@ TEST(ReferenceStreams, AreMovedFromRowToColumnOfTheMatrix) {
   write.coefficients = read.coefficients;
   write.out = run.tensor(6);
   run.add(write);
-  const Rows reduced = run.rows(read.out, {1}), written = run.rows(write.out, {1});
+  const Rows reduced = run.rows(read.out, {2}), written = run.rows(write.out, {2});
   // pre is (1, 0, 0) and post (1, 0, 0), each within a few eps of 1e-6 times the streams.
   const Rows want_reduced = {1, 2}, want_written = {5 + 10, 6 + 20, 1, 2, 3, 4};
-  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(reduced[i], want_reduced[i], 2e-5f);
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(written[i], want_written[i], 5e-5f);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(reduced[2 + i], want_reduced[i], 2e-5f);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(written[6 + i], want_written[i], 5e-5f);
+}
+
+// The product with fn makes coefficients the row's own: 50 in its first channel opens the first
+// stream and closes the second, -50 the other way round.
+TEST(ReferenceStreams, AreReadByCoefficientsOfEachRow) {
+  ProgramRun run;
+  backend::StreamsRead op{.spec = three_streams()};
+  op.in = run.input(6, {50, 1, -9, 2, 9, 3, -50, 1, -9, 2, 9, 3});
+  Rows fn(15 * 6, 0.f);
+  fn[0] = 100;
+  fn[6] = -100;
+  op.fn = run.matrix(15, fn);
+  op.base = run.vector({0, 0, -100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  op.scale = run.vector({1, 1, 1});
+  op.out = run.tensor(2);
+  op.coefficients = run.tensor(15);
+  run.add(op);
+  const Rows out = run.rows(op.out, {2}), want = {50, 1, -9, 2};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(out[i], want[i], 1e-4f);
 }
 
 TEST(ReferenceStreams, LeaveByLearnedWeights) {
