@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "lemma/tokenizer.hpp"
 
@@ -31,6 +32,21 @@ struct RewindResult {
   std::string reason;      ///< why not as wished; empty otherwise
 };
 
+/// What a session held when it was saved: tokens, state and logits, in memory. It shares pages with
+/// the session, so that saving costs little; it counts against the engine's state until it is
+/// destroyed. Immutable: copies are the same, and any thread may use one. Keeps its engine alive.
+class SavedSession {
+ public:
+  std::size_t length() const noexcept;
+  std::span<const TokenId> tokens() const noexcept;
+
+ private:
+  friend class Session;
+  struct Impl;
+  explicit SavedSession(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
 class Session {
  public:
   Session(Session&&) noexcept;
@@ -40,14 +56,23 @@ class Session {
   /// Makes the timeline equal to `tokens` (prompt tokens; not empty), reusing the longest prefix
   /// that can be reused; at least the last token is computed unless the timeline is equal already.
   /// Tokens that this session generated are entered anew. Throws kContextFull, kOutOfMemory,
-  /// kUsage (ids outside the vocabulary); the timeline is then as it was before, or shorter.
+  /// kUsage (ids outside the vocabulary), kUnsupported (a model without logits, or whose rows look
+  /// ahead); the timeline is then as it was before, or shorter.
   SyncResult sync(std::span<const TokenId> tokens);
   /// Appends prompt tokens.
   void append(std::span<const TokenId> tokens);
   /// Appends one generated token.
   void decode(TokenId token);
-  /// Cuts the timeline back.
+  /// Cuts the timeline back. Keys and values can be cut anywhere, sliding windows a little way, and
+  /// recurrent state only to the end of a prompt of which a snapshot is held.
   RewindResult rewind(std::size_t length);
+
+  /// The timeline as it is now. Throws kOutOfMemory.
+  SavedSession save() const;
+  /// Makes the timeline what was saved, by this or another session of the same engine (kUsage
+  /// otherwise); what follows has the bits that it would have had there. Throws kOutOfMemory, with
+  /// the timeline as it was.
+  void restore(const SavedSession& saved);
 
   std::size_t length() const noexcept;
   std::span<const TokenId> tokens() const noexcept;

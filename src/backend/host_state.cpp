@@ -55,7 +55,7 @@ std::span<float> HostState::block_in(SlotId slot, state::PageId id) noexcept {
 
 void HostState::begin_blocks(const state::Sequence& sequence) noexcept {
   const std::optional<std::uint32_t> group = layout_->fixed_group();
-  if (!group) return;
+  if (!group || sequence.next_block() == state::kNoPage) return;
   const std::size_t bytes = layout_->groups()[*group].page_bytes;
   std::byte* next = page(*group, sequence.next_block());
   if (sequence.block() == state::kNoPage) {

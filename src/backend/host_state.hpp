@@ -30,7 +30,7 @@ class HostState final : public StateStore {
   /// The block that becomes the committed one when the step under way commits.
   std::span<float> next_block(SlotId slot, const state::Sequence& sequence) noexcept;
   /// Begins a sequence's step: the next blocks of all fixed slots start as copies of the committed
-  /// ones, or as zeros where there are none yet. Does nothing where nothing is fixed.
+  /// ones, or as zeros where there are none yet. Does nothing where nothing is fixed or reserved.
   void begin_blocks(const state::Sequence& sequence) noexcept;
 
  private:

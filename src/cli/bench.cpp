@@ -183,7 +183,7 @@ int bench(const BenchOptions& options) {
   std::optional<eval::CheckReport> check;
   if (options.check) check = compare_with_reference(run, options);
 
-  run.prepare({}, kStepRows);
+  run.prepare({}, kStepRows, 1);
   const auto tokens = some_tokens(prompt, run.model().plan().vocabulary);
   Rates rates;
   for (std::uint32_t i = 0; i < options.repetitions; ++i) {

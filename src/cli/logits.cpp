@@ -105,11 +105,14 @@ int logits(const LogitsOptions& options) {
 
   state::Sequence sequence(run.space().pool());
   const runtime::Chunking chunking{options.cuts, options.stepwise, options.generated_from};
-  runtime::evaluate(run.model(), run.space(), sequence, tokens, chunking,
-                    [&](std::uint32_t position, std::span<const float> row) {
-                      if (!options.hidden) file.append(row);
-                      progress.update("evaluating", double(position + 1) / double(tokens.size()));
-                    });
+  runtime::LogitsSink sink;
+  if (!options.hidden) {
+    sink = [&](std::uint32_t position, std::span<const float> row) {
+      file.append(row);
+      progress.update("evaluating", double(position + 1) / double(tokens.size()));
+    };
+  }
+  runtime::evaluate(run.model(), run.space(), sequence, tokens, chunking, sink);
   file.publish();
   return kDone;
 }

@@ -175,7 +175,7 @@ int show(const ShowOptions& options) {
                       .numerics = options.model.numerics,
                       .context = options.model.context,
                       .progress = progress.callback()});
-  run.prepare({}, kStepRows);
+  run.prepare({}, kStepRows, 1);
   const algorithm::RowFormat format = eval::row_format(options.model.kv);
   const Facts facts{run,
                     model::cost_of(run.model().plan(), run.model().checkpoint(),

@@ -35,13 +35,15 @@ ModelRun::ModelRun(const ModelRunOptions& options)
                                                        .context = options.context,
                                                        .progress = options.progress})) {}
 
-void ModelRun::prepare(std::span<backend::Observer* const> observers, std::uint32_t max_rows) {
+void ModelRun::prepare(std::span<backend::Observer* const> observers, std::uint32_t max_rows,
+                       std::uint32_t max_logit_rows) {
   space_.reset();
   space_ = std::make_unique<runtime::StateSpace>(
       *model_, runtime::StateOptions{
                    .format = row_format(options_.kv),
                    .sequences = 1,
                    .max_rows = max_rows ? max_rows : logits_rows(model_->plan().vocabulary),
+                   .max_logit_rows = max_logit_rows,
                    .observers = observers});
 }
 

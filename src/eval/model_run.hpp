@@ -33,9 +33,10 @@ class ModelRun {
  public:
   explicit ModelRun(const ModelRunOptions& options);
 
-  /// Makes the state anew, for steps of at most `max_rows` rows (0: logits_rows()), with these
-  /// observers, which must outlive it.
-  void prepare(std::span<backend::Observer* const> observers = {}, std::uint32_t max_rows = 0);
+  /// Makes the state anew, for steps of at most `max_rows` rows (0: logits_rows()), of which
+  /// `max_logit_rows` want logits (0: all), with these observers, which must outlive it.
+  void prepare(std::span<backend::Observer* const> observers = {}, std::uint32_t max_rows = 0,
+               std::uint32_t max_logit_rows = 0);
 
   runtime::LoadedModel& model() noexcept { return *model_; }
   const runtime::LoadedModel& model() const noexcept { return *model_; }

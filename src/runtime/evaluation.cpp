@@ -6,6 +6,23 @@
 #include "base/raise.hpp"
 
 namespace lemma::runtime {
+namespace {
+
+/// Where rows look ahead, a prompt that came in two steps would miss what follows.
+void check_whole(const state::Sequence& sequence, std::size_t tokens, const Chunking& chunking,
+                 std::uint32_t max_rows) {
+  if (sequence.length() > 0 || chunking.stepwise || !chunking.cuts.empty() ||
+      chunking.generated_from)
+    base::raise(ErrorKind::kUnsupported,
+                "the rows of this model see the whole prompt: it cannot be cut or continued");
+  if (tokens > max_rows)
+    base::raise(ErrorKind::kContextFull,
+                "the prompt has {} tokens, but this model reads a prompt in one step, and a step "
+                "holds {} rows (step_rows)",
+                tokens, max_rows);
+}
+
+}  // namespace
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> steps_of(std::uint32_t tokens,
                                                               const Chunking& chunking,
@@ -44,6 +61,13 @@ void evaluate(const LoadedModel& model, StateSpace& space, state::Sequence& sequ
     base::raise(ErrorKind::kContextFull, "{} tokens after {} do not fit into the context of {}",
                 tokens.size(), sequence.length(), model.context());
 
+  const bool whole = model.program().whole_prompts;
+  if (sink && model.program().vocabulary == 0)
+    base::raise(ErrorKind::kUnsupported,
+                "architecture '{}' ends in hidden states; it has no logits",
+                model.plan().architecture);
+  if (whole) check_whole(sequence, tokens.size(), chunking, space.max_rows());
+
   StepRunner runner(model, space);
   const auto steps =
       steps_of(static_cast<std::uint32_t>(tokens.size()), chunking, space.max_rows());
@@ -51,9 +75,10 @@ void evaluate(const LoadedModel& model, StateSpace& space, state::Sequence& sequ
     const bool generated = chunking.generated_from && begin >= *chunking.generated_from;
     const StepPart part{&sequence, tokens.subspan(begin, end - begin),
                         generated ? state::TokenClass::kGenerated : state::TokenClass::kEntered,
-                        StepPart::Logits::kAll};
+                        sink ? StepPart::Logits::kAll : StepPart::Logits::kNone};
     runner.run({&part, 1});
     runner.check(0);
+    if (!sink) continue;
     for (std::uint32_t i = begin; i < end; ++i) sink(i, runner.logits(0, i - begin));
   }
 }

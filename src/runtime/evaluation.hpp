@@ -32,6 +32,9 @@ using LogitsSink = std::function<void(std::uint32_t position, std::span<const fl
 
 /// Evaluates `tokens` as the continuation of `sequence` (usually empty). Throws kUsage for an id
 /// outside the vocabulary, kContextFull when they do not fit, and what a step failed with.
+/// Without a sink no logits are computed; a model without a head takes none (kUnsupported). One
+/// whose rows look ahead takes its prompt in one step: kUnsupported for cuts, kContextFull for a
+/// prompt that is longer than a step.
 void evaluate(const LoadedModel& model, StateSpace& space, state::Sequence& sequence,
               std::span<const std::int32_t> tokens, const Chunking& chunking,
               const LogitsSink& sink);

@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxTop = 20;
 
 Request checked(Request request, const ModelFacts& facts) {
+  check_continues("generation", facts);
   if (request.prompt.empty()) base::raise(ErrorKind::kUsage, "the prompt has no tokens");
   check_tokens("prompt", request.prompt, facts);
   check_context("the prompt", request.prompt.size(), facts);

@@ -65,9 +65,12 @@ class LoadedModel {
 
 struct StateOptions {
   algorithm::RowFormat format = algorithm::RowFormat::kF16;
-  std::uint32_t page_size = 128;
-  std::uint32_t sequences = 1;  ///< that may reach the whole context at the same time
+  std::uint32_t page_size = 128;  ///< at least; whole rows of every slot fit
+  std::uint32_t sequences = 1;    ///< that may reach the whole context at the same time
   std::uint32_t max_rows = 512;
+  std::uint32_t max_logit_rows = 0;  ///< rows of a step that want logits at most; 0: all of them
+  /// Of a sequence's state, what snapshots of its blocks may take; at least two are kept.
+  double snapshot_share = 0.1;
   std::span<backend::Observer* const> observers;
 };
 

@@ -14,6 +14,19 @@ void check_tokens(const char* what, std::span<const TokenId> tokens, const Model
   }
 }
 
+void check_continues(const char* what, const ModelFacts& facts) {
+  if (!facts.has_head) {
+    base::raise(ErrorKind::kUnsupported,
+                "{}: this model ends in hidden states; it has no logits to choose a token from",
+                what);
+  }
+  if (facts.whole_prompts) {
+    base::raise(ErrorKind::kUnsupported,
+                "{}: the rows of this model see the whole prompt, so that no text can be continued",
+                what);
+  }
+}
+
 void check_context(const char* what, std::size_t tokens, const ModelFacts& facts) {
   if (tokens > facts.context) {
     base::raise(ErrorKind::kContextFull, "{} has {} tokens, but the context holds {}", what, tokens,

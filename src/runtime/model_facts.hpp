@@ -20,7 +20,12 @@ struct ModelFacts {
   /// True where entered and generated tokens are computed by one definition, so that a prefix may
   /// be reused whatever its tokens' classes are.
   bool class_ignored = false;
+  bool has_head = true;        ///< false: the model ends in hidden states
+  bool whole_prompts = false;  ///< rows look ahead, so that no history can be continued
 };
+
+/// Throws kUnsupported where the model cannot continue a text; `what` names who asks.
+void check_continues(const char* what, const ModelFacts& facts);
 
 /// Throws kUsage, naming index, id and range, if a token is outside the vocabulary; `what` names
 /// the list.

@@ -19,7 +19,10 @@ struct Share {
   friend bool operator==(const Share&, const Share&) = default;
 };
 
-/// At most `max_rows` rows; jobs that get none are left out. Decode rounds come first.
-std::vector<Share> share_rows(std::span<const Task> tasks, std::uint32_t max_rows);
+/// At most `max_rows` rows; jobs that get none are left out. Decode rounds come first. With
+/// `whole_prompts` a prompt gets all its rows or none, and none that is longer than `max_rows` may
+/// be asked for.
+std::vector<Share> share_rows(std::span<const Task> tasks, std::uint32_t max_rows,
+                              bool whole_prompts = false);
 
 }  // namespace lemma::runtime

@@ -39,5 +39,11 @@ TEST(ShareRows, FillsTheStepAndNeverExceedsIt) {
   }
 }
 
+TEST(ShareRows, CutsNoPromptWhereRowsLookAhead) {
+  const std::vector<Task> tasks = {prompt(5), prompt(4), prompt(3), prompt(8)};
+  EXPECT_EQ(share_rows(tasks, 8, true), (std::vector<Share>{{0, 5}, {2, 3}}));
+  EXPECT_EQ(share_rows(std::span(tasks).last(1), 8, true), (std::vector<Share>{{0, 8}}));
+}
+
 }  // namespace
 }  // namespace lemma::runtime

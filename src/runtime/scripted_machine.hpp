@@ -125,6 +125,8 @@ class Store final : public backend::StateStore {
 struct Options {
   std::uint32_t max_rows = 8, max_sequences = 4, context = 64;
   std::size_t pages = 1000;  ///< of four positions
+  bool blocks = false;       ///< the state has a fixed block, too
+  bool whole_prompts = false;
 };
 
 /// A step loop over a script, on a thread of its own. `machine` may be changed until start().
@@ -132,13 +134,13 @@ class Loop {
  public:
   explicit Loop(Script script, Options options = {})
       : machine(std::move(script)),
-        layout_(std::vector<algorithm::Slot>{{.width = 1}},
-                {.format = algorithm::RowFormat::kF32, .page_size = 4}),
-        pool_(layout_, std::vector<std::size_t>{options.pages}),
+        layout_(slots(options.blocks), {.format = algorithm::RowFormat::kF32, .page_size = 4}),
+        pool_(layout_, std::vector<std::size_t>(options.blocks ? 2 : 1, options.pages)),
         facts(std::make_shared<const ModelFacts>(
             ModelFacts{tokenizer(), vocabulary(), options.context, false})),
         sites_{{"layers.0.attention.query", 1}},
-        loop({&machine, &store_, sites_, options.max_rows}, pool_, options.max_sequences) {}
+        loop({&machine, &store_, sites_, options.max_rows, options.whole_prompts}, pool_,
+             options.max_sequences) {}
   ~Loop() { stop(); }
 
   void start() {
@@ -155,9 +157,19 @@ class Loop {
     return job;
   }
 
+  /// Only between start() and stop() on the loop's thread, or before and after them.
+  state::PagePool& pool() { return pool_; }
+  Store& store() { return store_; }
+
   Executable machine;
 
  private:
+  static std::vector<algorithm::Slot> slots(bool blocks) {
+    std::vector<algorithm::Slot> made = {{.width = 1}};
+    if (blocks) made.push_back({.kind = algorithm::SlotKind::kFixed, .width = 1});
+    return made;
+  }
+
   state::Layout layout_;
   state::PagePool pool_;
   Store store_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lemma/session.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "base/raise.hpp"
@@ -11,10 +12,23 @@
 namespace lemma {
 
 using runtime::SessionJob;
+using runtime::SessionState;
+
+struct SavedSession::Impl {
+  Impl(std::shared_ptr<Engine> owner, runtime::StepLoop& step_loop)
+      : engine(std::move(owner)), loop(step_loop) {}
+  ~Impl() {
+    loop.call([last = std::move(state)] { last->sequence.reset(); });
+  }
+
+  const std::shared_ptr<Engine> engine;  // first: the loop must outlive the state
+  runtime::StepLoop& loop;
+  std::shared_ptr<SessionState> state = std::make_shared<SessionState>();
+};
 
 struct Session::Impl {
-  explicit Impl(std::shared_ptr<Engine> owner, runtime::EngineCore& core)
-      : engine(std::move(owner)), loop(&core.loop), facts(core.facts) {}
+  Impl(std::shared_ptr<Engine> owner, runtime::EngineCore& core)
+      : engine(std::move(owner)), loop(&core.loop), store(&core.state.store()), facts(core.facts) {}
 
   /// Pages are given back on the loop's thread.
   ~Impl() {
@@ -27,8 +41,24 @@ struct Session::Impl {
     return job->wait();
   }
 
+  /// Makes `to` what `from` is, on the loop's thread; waits for it. Throws, with `to` as it was.
+  void copy(std::shared_ptr<SessionState> from, std::shared_ptr<SessionState> to) const {
+    runtime::Completion completion;
+    loop->call([&] {
+      std::optional<runtime::Failure> failure;
+      try {
+        runtime::copy_session(*from, *to, *store);
+      } catch (...) {
+        failure = runtime::current_failure();
+      }
+      completion.done(std::move(failure));
+    });
+    completion.wait();
+  }
+
   /// Everything that can be known to fail before a row runs.
   void check(const char* what, std::span<const TokenId> tokens, std::size_t past) const {
+    runtime::check_continues(what, *facts);
     if (tokens.empty()) base::raise(ErrorKind::kUsage, "{}: there are no tokens", what);
     runtime::check_tokens(what, tokens, *facts);
     runtime::check_context("the timeline", past + tokens.size(), *facts);
@@ -36,8 +66,9 @@ struct Session::Impl {
 
   const std::shared_ptr<Engine> engine;  // first: the loop must outlive the state
   runtime::StepLoop* const loop;
+  backend::StateStore* const store;  // only for the loop's thread
   const std::shared_ptr<const runtime::ModelFacts> facts;
-  std::shared_ptr<runtime::SessionState> state = std::make_shared<runtime::SessionState>();
+  std::shared_ptr<SessionState> state = std::make_shared<SessionState>();
 };
 
 Session Engine::session() {
@@ -75,15 +106,36 @@ RewindResult Session::rewind(std::size_t wish) {
   RewindResult result;
   runtime::Completion completion;
   impl_->loop->call([&] {
-    state::Sequence& sequence = *impl_->state->sequence;
-    state::RewindPoint point = sequence.reachable(wish);
-    sequence.rewind(point.length);
+    state::RewindPoint point = impl_->state->sequence->reachable(wish);
+    impl_->state->cut(point.length);
     impl_->state->logits.clear();
     result = {point.length, std::move(point.reason)};
     completion.done();
   });
   completion.wait();
   return result;
+}
+
+SavedSession Session::save() const {
+  auto saved = std::make_shared<SavedSession::Impl>(impl_->engine, *impl_->loop);
+  impl_->copy(impl_->state, saved->state);
+  return SavedSession(std::move(saved));
+}
+
+void Session::restore(const SavedSession& saved) {
+  if (saved.impl_->engine != impl_->engine) {
+    base::raise(ErrorKind::kUsage, "restore: the saved session belongs to another engine");
+  }
+  impl_->copy(saved.impl_->state, impl_->state);
+}
+
+std::size_t SavedSession::length() const noexcept {
+  return impl_->state->length();
+}
+
+std::span<const TokenId> SavedSession::tokens() const noexcept {
+  if (!impl_->state->sequence) return {};
+  return impl_->state->sequence->tokens();
 }
 
 std::size_t Session::length() const noexcept {

@@ -12,6 +12,9 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
   return std::size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
+/// Tokens of a long prompt after which a snapshot is worth one of the few that are kept.
+constexpr std::size_t kSnapshotEvery = 4096;
+
 void add_reason(std::string& reasons, std::string_view reason) {
   if (!reasons.empty()) reasons += "; ";
   reasons += reason;
@@ -20,7 +23,7 @@ void add_reason(std::string& reasons, std::string_view reason) {
 }  // namespace
 
 Reuse plan_reuse(const state::Sequence& sequence, std::span<const TokenId> tokens, bool has_logits,
-                 bool class_ignored) {
+                 bool class_ignored, std::size_t snapshot_length) {
   Reuse reuse;
   reuse.length = common_prefix(sequence.tokens(), tokens);
   if (!class_ignored) {
@@ -34,6 +37,10 @@ Reuse plan_reuse(const state::Sequence& sequence, std::span<const TokenId> token
   }
   const bool equal = reuse.length == tokens.size() && reuse.length == sequence.length();
   if (equal && has_logits) return reuse;
+  if (reuse.length == tokens.size() && reuse.length == snapshot_length &&
+      sequence.reachable(snapshot_length).length == snapshot_length) {
+    return reuse;
+  }
   if (reuse.length == tokens.size()) {
     --reuse.length;
     add_reason(reuse.reason, "the last token is computed again for its logits");
@@ -46,6 +53,29 @@ Reuse plan_reuse(const state::Sequence& sequence, std::span<const TokenId> token
   return reuse;
 }
 
+void SessionState::end_prompt() {
+  sequence->snapshot();
+  if (sequence->newest_snapshot() != length()) return;
+  snapshot_logits = logits;
+  snapshot_length = length();
+}
+
+void SessionState::cut(std::size_t length) {
+  sequence->rewind(length);
+  logits.clear();
+  if (snapshot_length > length) snapshot_length = 0;
+  if (snapshot_length == length && length > 0) logits = snapshot_logits;
+}
+
+void copy_session(const SessionState& from, SessionState& to, backend::StateStore& store) {
+  SessionState copy{nullptr, from.logits, from.snapshot_logits, from.snapshot_length};
+  if (from.sequence) {
+    copy.sequence = std::make_unique<state::Sequence>(from.sequence->fork(from.length()));
+    make_copies(*copy.sequence, store);
+  }
+  to = std::move(copy);
+}
+
 SyncResult SessionJob::wait() {
   completion_.wait();
   return result_;
@@ -55,11 +85,9 @@ bool SessionJob::start(state::PagePool& pool) {
   if (!session_->sequence) session_->sequence = std::make_unique<state::Sequence>(pool);
   state::Sequence& sequence = *session_->sequence;
   if (kind_ == Kind::kSync) {
-    Reuse reuse = plan_reuse(sequence, tokens_, !session_->logits.empty(), class_ignored_);
-    if (reuse.length < sequence.length()) {
-      session_->logits.clear();
-      sequence.rewind(reuse.length);
-    }
+    Reuse reuse = plan_reuse(sequence, tokens_, !session_->logits.empty(), class_ignored_,
+                             session_->snapshot_length);
+    if (reuse.length < sequence.length() || session_->logits.empty()) session_->cut(reuse.length);
     result_.reused = done_ = reuse.length;
     result_.reason = std::move(reuse.reason);
   }
@@ -76,8 +104,12 @@ Task SessionJob::task() const noexcept {
 bool SessionJob::advance(std::size_t rows, std::span<const float> logits) {
   done_ += rows;
   result_.computed += rows;
-  if (done_ < tokens_.size()) return true;
+  if (done_ < tokens_.size()) {
+    session_->sequence->snapshot_every(kSnapshotEvery);
+    return true;
+  }
   session_->logits.assign(logits.begin(), logits.end());
+  if (kind_ != Kind::kDecode) session_->end_prompt();
   return false;
 }
 
@@ -92,8 +124,9 @@ void SessionJob::release() noexcept {
   session_->sequence->abandon();
   if (session_->length() <= start_length_) return;
   const std::size_t length = session_->sequence->reachable(start_length_).length;
-  if (length < start_length_) session_->logits.clear();
-  session_->sequence->rewind(length);
+  std::vector<float> logits = std::move(session_->logits);
+  session_->cut(length);
+  if (length == start_length_) session_->logits = std::move(logits);
 }
 
 }  // namespace lemma::runtime

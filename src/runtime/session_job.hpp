@@ -12,6 +12,7 @@
 #include "runtime/completion.hpp"
 #include "runtime/job.hpp"
 #include "runtime/model_facts.hpp"
+#include "runtime/step_runner.hpp"
 
 namespace lemma::runtime {
 
@@ -20,9 +21,21 @@ struct SessionState {
   std::unique_ptr<state::Sequence> sequence;
   /// [V] after the last token; empty when the timeline has been cut since, or holds nothing.
   std::vector<float> logits;
+  /// [V] after the prompt that ended at the newest snapshot: where blocks exist, one step back for
+  /// one token's logits would be a way back to the snapshot before. Length 0: none are kept.
+  std::vector<float> snapshot_logits;
+  std::size_t snapshot_length = 0;
 
   std::size_t length() const noexcept { return sequence ? sequence->length() : 0; }
+  /// Takes a snapshot, where there are blocks, at the end of a prompt.
+  void end_prompt();
+  /// Cuts back to a reachable length; logits after it are known only if it is the snapshot's.
+  void cut(std::size_t length);
 };
+
+/// Makes `to` what `from` is: pages and blocks are shared, a partial page is copied. On the loop's
+/// thread, between steps. Throws kOutOfMemory, with `to` as it was.
+void copy_session(const SessionState& from, SessionState& to, backend::StateStore& store);
 
 /// How much of a timeline can stand for the beginning of `tokens`.
 struct Reuse {
@@ -31,9 +44,10 @@ struct Reuse {
 };
 
 /// `has_logits`: the logits after the last token of `sequence` are known, so that an equal timeline
-/// needs no step. Otherwise at least the last token is computed.
+/// needs no step; `snapshot_length` is another length after which they are. Otherwise at least the
+/// last token is computed.
 Reuse plan_reuse(const state::Sequence& sequence, std::span<const TokenId> tokens, bool has_logits,
-                 bool class_ignored);
+                 bool class_ignored, std::size_t snapshot_length = 0);
 
 class SessionJob final : public Job {
  public:

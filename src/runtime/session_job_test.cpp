@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/scripted_machine.hpp"
 
 namespace lemma::runtime {
@@ -170,6 +172,132 @@ TEST(SessionJob, LeavesNoLogitsOfACutTimelineWhenItFails) {
   EXPECT_EQ(timeline.tokens(), count(5));
   EXPECT_TRUE(timeline.state->logits.empty());
 }
+
+/// Timelines whose state cannot be cut where it has no snapshot.
+TEST(RecurrentSession, ComesBackToTheEndOfItsPromptWithItsLogits) {
+  Loop loop(noise, {.blocks = true});
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(12));
+  for (const TokenId token : {90, 91, 92}) timeline.run(SessionJob::Kind::kDecode, {token});
+  const SyncResult result = timeline.sync(count(12));
+  EXPECT_EQ(result.reused, 12u);
+  EXPECT_EQ(result.computed, 0u);
+  EXPECT_EQ(result.reason, "");
+  EXPECT_EQ(timeline.tokens(), count(12));
+  EXPECT_EQ(timeline.state->logits, noise(count(12)));
+  EXPECT_EQ(loop.machine.rows, 15u);
+}
+
+TEST(RecurrentSession, ContinuesFromTheSnapshotBeforeABranch) {
+  Loop loop(noise, {.blocks = true});
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(5));
+  timeline.sync(count(9));
+  const SyncResult result = timeline.sync(count(7) + History{90, 91});
+  EXPECT_EQ(result.reused, 5u);
+  EXPECT_EQ(result.computed, 4u);
+  EXPECT_THAT(result.reason, HasSubstr("the newest snapshot before it stands at 5"));
+  EXPECT_EQ(timeline.state->logits, noise(count(7) + History{90, 91}));
+  const SyncResult early = timeline.sync(count(4) + History{90});
+  EXPECT_EQ(early.reused, 0u);
+  EXPECT_THAT(early.reason, HasSubstr("cut at 4"));
+}
+
+TEST(RecurrentSession, EntersTheNextTurnBehindTheLastPrompt) {
+  Loop loop(noise, {.blocks = true});
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(5));
+  for (const TokenId token : {90, 91}) timeline.run(SessionJob::Kind::kDecode, {token});
+  const SyncResult result = timeline.sync(count(5) + History{90, 91, 40});
+  EXPECT_EQ(result.reused, 5u);
+  EXPECT_EQ(result.computed, 3u);
+}
+
+TEST(RecurrentSession, ComputesFromFurtherBackWhenTheLogitsOfASnapshotAreNotKept) {
+  Loop loop(noise, {.blocks = true});
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(5));
+  timeline.sync(count(9));
+  timeline.sync(count(12));
+  const SyncResult result = timeline.sync(count(9));  // logits are kept after 12 only
+  EXPECT_EQ(result.reused, 5u);
+  EXPECT_EQ(result.computed, 4u);
+  EXPECT_THAT(result.reason, HasSubstr("computed again for its logits"));
+  EXPECT_THAT(result.reason, HasSubstr("stands at 5"));
+  EXPECT_EQ(timeline.state->logits, noise(count(9)));
+}
+
+TEST(RecurrentSession, FallsBackToASnapshotWhenALaterStepFails) {
+  Loop loop(noise, {.max_rows = 4, .max_sequences = 2, .blocks = true});
+  bool failing = false;
+  loop.machine.result = [&](const History& history) {
+    return failing && history.size() >= 12
+               ? backend::SegmentResult{backend::SegmentStatus::kNonFinite, 0}
+               : backend::SegmentResult{};
+  };
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(5));
+  timeline.run(SessionJob::Kind::kDecode, {90});
+  failing = true;
+  EXPECT_THROW(timeline.run(SessionJob::Kind::kAppend, count(9)), Error);
+  EXPECT_EQ(timeline.tokens(), count(5));
+  EXPECT_EQ(timeline.state->logits, noise(count(5)));
+  failing = false;
+  EXPECT_EQ(timeline.sync(count(8)).reused, 5u);
+}
+
+TEST(RecurrentSession, KeepsSnapshotsInsideALongPrompt) {
+  Loop loop(noise, {.max_rows = 1000, .context = 10000, .pages = 3000, .blocks = true});
+  loop.start();
+  Timeline timeline(loop);
+  timeline.sync(count(9000));
+  EXPECT_EQ(timeline.sync(count(8999) + History{90}).reused, 5000u);
+}
+
+class CopiedSession : public testing::TestWithParam<bool> {};
+
+TEST_P(CopiedSession, GoesItsOwnWay) {
+  Loop loop(noise, {.blocks = GetParam()});
+  Timeline timeline(loop);
+  SessionState saved;
+  loop.start();
+  timeline.sync(count(9));
+  timeline.run(SessionJob::Kind::kDecode, {90});
+  loop.stop();
+  copy_session(*timeline.state, saved, loop.store());
+  timeline.state->cut(9);
+  EXPECT_EQ(saved.length(), 10u);
+  EXPECT_EQ(saved.logits, noise(count(9) + History{90}));
+  EXPECT_EQ(saved.snapshot_length, GetParam() ? 9u : 0u);
+  SessionState back;
+  copy_session(saved, back, loop.store());
+  EXPECT_TRUE(std::ranges::equal(back.sequence->tokens(), saved.sequence->tokens()));
+  EXPECT_EQ(back.sequence->classes().back(), TokenClass::kGenerated);
+  saved = {};
+  back = {};
+  timeline.state->sequence.reset();
+  EXPECT_EQ(loop.pool().used_bytes(), 0u);
+}
+
+TEST_P(CopiedSession, LeavesTheTargetAloneWhenPagesAreShort) {
+  Loop loop(noise, {.pages = 3, .blocks = GetParam()});
+  Timeline timeline(loop);
+  loop.start();
+  timeline.sync(count(10));
+  loop.stop();
+  SessionState target{nullptr, {1.f}};
+  EXPECT_THROW(copy_session(*timeline.state, target, loop.store()), Error);
+  EXPECT_EQ(target.logits, std::vector<float>{1.f});
+  timeline.state->sequence.reset();
+  EXPECT_EQ(loop.pool().used_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(RowsAndBlocks, CopiedSession, testing::Bool());
 
 TEST(PlanReuse, SaysWhyAWindowReachesLessFar) {
   state::Layout layout(std::vector<algorithm::Slot>{{.width = 1, .window = 4}},

@@ -4,12 +4,17 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/raise.hpp"
 #include "runtime/schedule.hpp"
 
 namespace lemma::runtime {
 
 StepLoop::StepLoop(const StepMachine& machine, state::PagePool& pool, std::uint32_t max_sequences)
-    : pool_(pool), max_rows_(machine.max_rows), max_sequences_(max_sequences), runner_(machine) {
+    : pool_(pool),
+      max_rows_(machine.max_rows),
+      max_sequences_(max_sequences),
+      whole_prompts_(machine.whole_prompts),
+      runner_(machine) {
   LEMMA_CHECK(max_sequences >= 1 && machine.max_rows >= max_sequences);
 }
 
@@ -92,7 +97,10 @@ void StepLoop::admit() {
     waiting_.pop_front();
     bool has_task = false;
     try {
-      has_task = job->start(pool_);
+      if (job->start(pool_)) {
+        check_whole(job->task());
+        has_task = true;
+      }
     } catch (...) {
       job->fail(current_failure());
     }
@@ -104,12 +112,27 @@ void StepLoop::admit() {
   }
 }
 
+/// Where rows look ahead, a prompt that came in two steps would miss what follows.
+void StepLoop::check_whole(const Task& task) const {
+  if (!whole_prompts_) return;
+  if (task.kind != TaskKind::kNewPrefill) {
+    base::raise(ErrorKind::kUnsupported,
+                "the rows of this model see the whole prompt: nothing can be appended to it");
+  }
+  if (task.tokens.size() > max_rows_) {
+    base::raise(ErrorKind::kContextFull,
+                "the prompt has {} tokens, but this model reads a prompt in one step, and a step "
+                "holds {} rows (step_rows)",
+                task.tokens.size(), max_rows_);
+  }
+}
+
 void StepLoop::step() {
   parts_.clear();
   parts_jobs_.clear();
   std::vector<Task> tasks;
   for (const Active& active : active_) tasks.push_back(active.job->task());
-  for (const Share& share : share_rows(tasks, max_rows_)) {
+  for (const Share& share : share_rows(tasks, max_rows_, whole_prompts_)) {
     pack(share.job, tasks[share.job], share.rows);
   }
   if (!parts_.empty()) run_parts();

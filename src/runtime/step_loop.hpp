@@ -56,6 +56,7 @@ class StepLoop {
   bool take_posted();
   void drop_cancelled();
   void admit();
+  void check_whole(const Task& task) const;
   void step();
   void pack(std::size_t index, const Task& task, std::uint32_t rows);
   void run_parts();
@@ -66,6 +67,7 @@ class StepLoop {
 
   state::PagePool& pool_;
   const std::uint32_t max_rows_, max_sequences_;
+  const bool whole_prompts_;
 
   // Owned by the loop's thread.
   std::deque<std::shared_ptr<Job>> waiting_;

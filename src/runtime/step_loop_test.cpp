@@ -231,5 +231,29 @@ TEST(StepLoop, KeepsNoPageAfterManyTurns) {
   }
 }
 
+TEST(StepLoop, ReadsPromptsInOneStepWhereRowsLookAhead) {
+  Loop loop(noise, {.max_rows = 8, .max_sequences = 3, .whole_prompts = true});
+  std::vector<std::shared_ptr<GenerationJob>> jobs;
+  for (const std::size_t length : {6u, 5u, 8u}) {
+    auto job = std::make_shared<GenerationJob>(request(History(length, 20), 1), loop.facts);
+    loop.loop.submit(job);
+    jobs.push_back(std::move(job));
+  }
+  loop.start();
+  for (const auto& job : jobs) EXPECT_EQ(collect(*job).tokens.size(), 1u);
+  loop.stop();
+  EXPECT_EQ(loop.machine.ran, (std::vector<RanSegment>{{0, 6, state::TokenClass::kEntered},
+                                                       {0, 5, state::TokenClass::kEntered},
+                                                       {0, 8, state::TokenClass::kEntered}}));
+}
+
+TEST(StepLoop, RefusesAPromptThatIsLongerThanAStepWhereRowsLookAhead) {
+  Loop loop(noise, {.max_rows = 8, .whole_prompts = true});
+  const auto job = loop.submit(request(History(9, 20), 1));
+  const std::string message = failure_of(*job, ErrorKind::kContextFull);
+  EXPECT_THAT(message, HasSubstr("9 tokens"));
+  EXPECT_THAT(message, HasSubstr("8 rows (step_rows)"));
+}
+
 }  // namespace
 }  // namespace lemma::runtime

@@ -8,6 +8,11 @@
 
 namespace lemma::runtime {
 
+void make_copies(state::Sequence& sequence, backend::StateStore& store) {
+  for (const state::PageCopy& copy : sequence.take_copies())
+    store.copy_page(copy.group, copy.from, copy.to, copy.positions);
+}
+
 void StepRunner::run(std::span<const StepPart> parts) {
   tokens_.clear();
   positions_.clear();
@@ -23,10 +28,7 @@ void StepRunner::run(std::span<const StepPart> parts) {
     for (std::size_t p = 0; p < reserved; ++p) parts[p].sequence->abandon();
     throw;
   }
-  for (const StepPart& part : parts) {
-    for (const state::PageCopy& copy : part.sequence->take_copies())
-      machine_.store->copy_page(copy.group, copy.from, copy.to, copy.positions);
-  }
+  for (const StepPart& part : parts) make_copies(*part.sequence, *machine_.store);
 
   for (const StepPart& part : parts) {
     const auto first = static_cast<std::uint32_t>(tokens_.size());

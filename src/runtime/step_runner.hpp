@@ -29,14 +29,18 @@ struct StepMachine {
   backend::StateStore* store = nullptr;
   std::span<const backend::Program::Site> sites;  ///< by tensor, for messages
   std::uint32_t max_rows = 0;                     ///< of one step
+  bool whole_prompts = false;                     ///< a sequence must come in one step
 };
+
+/// Makes the copies that are due in `sequence`.
+void make_copies(state::Sequence& sequence, backend::StateStore& store);
 
 class StepRunner {
  public:
   explicit StepRunner(const StepMachine& machine) : machine_(machine) {}
   StepRunner(const LoadedModel& model, StateSpace& space)
       : StepRunner(StepMachine{&space.executable(), &space.store(), model.program().tensors,
-                               space.max_rows()}) {}
+                               space.max_rows(), model.program().whole_prompts}) {}
 
   /// Runs all parts as one step of at most max_rows rows. Ids must be in the vocabulary and
   /// lengths within the context (the callers check requests). Throws kOutOfMemory, with nothing

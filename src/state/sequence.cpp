@@ -172,6 +172,10 @@ void Sequence::snapshot() {
   if (snapshots_.size() > most) drop_snapshot((snapshots_.size() - 1) / 2);
 }
 
+void Sequence::snapshot_every(std::size_t positions) {
+  if (length() - newest_snapshot() >= positions) snapshot();
+}
+
 std::vector<std::size_t> Sequence::snapshots() const {
   std::vector<std::size_t> lengths;
   for (const Snapshot& kept : snapshots_) lengths.push_back(kept.length);

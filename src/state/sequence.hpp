@@ -86,8 +86,13 @@ class Sequence {
   /// most LayoutOptions::snapshots; the one in the middle goes first, so that the start of a long
   /// conversation and its last turns stay. Nothing happens where nothing is fixed.
   void snapshot();
-  /// Lengths that have a snapshot, ascending.
+  /// snapshot(), if the newest one lies at least `positions` behind.
+  void snapshot_every(std::size_t positions);
+  /// Lengths that have a snapshot, ascending; and the last of them, 0 if there is none.
   std::vector<std::size_t> snapshots() const;
+  std::size_t newest_snapshot() const noexcept {
+    return snapshots_.empty() ? 0 : snapshots_.back().length;
+  }
 
   /// The greatest length <= `wish` to which every group can be cut. For a window that is any length
   /// whose next query still finds its keys; for blocks the present length and every snapshot; for
