@@ -71,13 +71,13 @@ void Operations::run(const backend::Rotate& op) noexcept {
 }
 
 void Operations::run(const backend::Gate& op) noexcept {
-  const bool shared = op.gate.width == 1;
-  LEMMA_CHECK(shared || op.gate.width == op.in.width);
+  LEMMA_CHECK(op.gate.width > 0 && op.in.width % op.gate.width == 0);
+  const std::size_t run = op.in.width / op.gate.width;
   for (std::size_t r = 0; r < rows(); ++r) {
     const std::span<const float> in = row(op.in, r), gate = row(op.gate, r);
     const std::span<float> out = row(op.out, r);
     for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = in[i] * algorithm::sigmoid(gate[shared ? 0 : i]);
+      out[i] = in[i] * algorithm::sigmoid(gate[i / run]);
   }
 }
 
