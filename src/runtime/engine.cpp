@@ -53,14 +53,12 @@ bool has_one_definition(const LoadedModel& model, const EngineOptions& options) 
 }
 
 ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
-  if (model.plan().vocabulary == 0) {
-    base::raise(ErrorKind::kUnsupported, "architecture '{}' gives hidden states, no logits",
-                model.plan().architecture);
-  }
   return {.tokenizer = model.tokenizer(),
           .vocabulary = model.plan().vocabulary,
           .context = model.context(),
-          .class_ignored = has_one_definition(model, options)};
+          .class_ignored = has_one_definition(model, options),
+          .has_head = model.program().vocabulary != 0,
+          .whole_prompts = model.program().whole_prompts};
 }
 
 }  // namespace
@@ -72,6 +70,7 @@ EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions&
                      .page_size = parts.page_size,
                      .sequences = options.max_sequences,
                      .max_rows = options.step_rows,
+                     .max_logit_rows = options.max_sequences,  // of each its last row at most
                      .observers = parts.observers}),
       facts(std::make_shared<const ModelFacts>(facts_of(*model, options))),
       info(model->info()),
@@ -81,7 +80,8 @@ EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions&
       loop({.executable = &state.executable(),
             .store = &state.store(),
             .sites = model->program().tensors,
-            .max_rows = options.step_rows},
+            .max_rows = options.step_rows,
+            .whole_prompts = model->program().whole_prompts},
            state.pool(), options.max_sequences) {}
 
 std::shared_ptr<Engine> EngineAccess::open(const std::filesystem::path& path,
