@@ -11,6 +11,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithm/tolerance.hpp"
@@ -44,6 +45,9 @@ class CaseBuilder {
   WeightId weight(weights::Format format, std::uint64_t rows, std::uint64_t cols, WeightUse use,
                   float scale = 1.f);
   WeightId vector(std::uint64_t n, float scale = 1.f, float offset = 0.f);
+  /// A looked-up table of `cols` columns whose elements are given by token and column.
+  WeightId table(std::uint64_t cols,
+                 const std::function<float(std::uint64_t token, std::uint64_t col)>& element);
   /// Embeds the tokens: rows of normal numbers times `scale`.
   Tensor embed(std::uint32_t width, float scale = 1.f);
   Tensor project(Tensor in, std::uint32_t width, weights::Format format);
@@ -71,8 +75,16 @@ Case rotate_case(const algorithm::RopeSpec& rope, std::uint32_t head_dim, bool i
 Case attend_case(const algorithm::GqaSpec& spec, const std::string& name);
 Case gate_case();
 Case mlp_case(algorithm::Activation activation, bool gated, weights::Format format);
-Case add_case(bool three);
+Case add_case();
 Case head_case(weights::Format format, float softcap);
+// The families, in conformance_family_cases.cpp.
+std::vector<Case> row_family_cases();
+std::vector<Case> expert_family_cases();
+std::vector<Case> attention_family_cases();
+std::vector<Case> recurrent_family_cases();
+/// The same attention over everything as a range and as a list.
+std::vector<std::pair<Case, Case>> range_and_list_cases();
+std::vector<Case> residual_family_cases();
 /// Two whole layers of width 512 with head, all matrices in `format`.
 Case decoder_case(weights::Format format);
 

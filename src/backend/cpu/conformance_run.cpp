@@ -112,7 +112,7 @@ Outcome run_case(Backend& backend, const Case& c, const RunOptions& options) {
   std::vector<Observer*> observers = options.observers;
   observers.push_back(&capture);
   const std::unique_ptr<Executable> executable =
-      backend.prepare(c.program, *state, {options.max_rows, observers});
+      backend.prepare(c.program, *state, {options.max_rows, 0, observers});
 
   Outcome outcome;
   outcome.placements = executable->placements();

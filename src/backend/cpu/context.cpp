@@ -2,6 +2,7 @@
 #include "backend/cpu/context.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.hpp"
 
@@ -30,6 +31,9 @@ std::size_t widest_quantized(const backend::Program& program, const std::deque<W
     } else if (const auto* mlp = std::get_if<backend::Mlp>(&operation)) {
       consider(mlp->gate);
       consider(mlp->up);
+    } else if (const auto* experts = std::get_if<backend::Experts>(&operation)) {
+      consider(experts->gate);
+      consider(experts->up);
     }
   }
   return widest;
@@ -53,15 +57,16 @@ QuantizedBuffer::QuantizedBuffer(std::size_t max_rows, std::size_t max_cols) {
   start_.sums = reinterpret_cast<std::int32_t*>(start_.scaled_sums + groups);
 }
 
-QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row) const noexcept {
-  const std::size_t group = row * (cols / kGroup);
-  return {start_.codes + row * cols, start_.scales + group, start_.scaled_sums + group,
+QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row,
+                                    std::size_t col) const noexcept {
+  const std::size_t group = row * (cols / kGroup) + col / kGroup;
+  return {start_.codes + row * cols + col, start_.scales + group, start_.scaled_sums + group,
           start_.sums + group * 3};
 }
 
 Context::Context(const KernelTable& table, base::ThreadPool& threads,
                  const std::deque<Weight>& held, const backend::Program& recorded,
-                 backend::HostState& pages, std::uint32_t rows)
+                 backend::HostState& pages, std::uint32_t rows, std::uint32_t logit_rows)
     : kernels(table),
       pool(threads),
       weights(held),
@@ -69,6 +74,7 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
       state(pages),
       arena(recorded, rows),
       max_rows(rows),
+      max_logit_rows(logit_rows),
       segment_of_(rows),
       failed_(rows),
       runs_(rows),
@@ -86,6 +92,7 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
 
 void Context::begin(const backend::Step& step) noexcept {
   LEMMA_CHECK(step.tokens.size() <= max_rows && step.segments.size() <= max_rows);
+  LEMMA_CHECK(step.logit_rows.size() <= max_logit_rows);
   step_ = &step;
   results_.assign(step.segments.size(), {});
   std::fill_n(failed_.begin(), step.tokens.size(), std::uint8_t{0});
@@ -175,6 +182,26 @@ void Context::each(std::size_t n, std::size_t work,
 void Context::each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept {
   if (rows() < kFewRows) return body(0, rows());
   pool.parallel_for(rows(), kRowGrain, body);
+}
+
+void Context::decode_row(backend::SlotId slot, const state::Sequence& sequence,
+                         std::uint32_t position, std::size_t begin, std::size_t n,
+                         float* out) noexcept {
+  const state::SlotPlace& place = state.layout().slots()[static_cast<std::size_t>(slot)];
+  const std::byte* const row = state.row(slot, sequence, position);
+  const std::size_t group = place.slot.group;
+  switch (place.format) {
+    case algorithm::RowFormat::kF32:
+      std::memcpy(out, row + begin * sizeof(float), n * sizeof(float));
+      return;
+    case algorithm::RowFormat::kF16:
+      return kernels.decode_f16(row + begin * 2, n, out);
+    case algorithm::RowFormat::kBF16:
+      return kernels.decode_bf16(row + begin * 2, n, out);
+    case algorithm::RowFormat::kQ8:
+      return kernels.decode_q8(row + begin, row + place.slot.width + begin / group * 2, group, n,
+                               out);
+  }
 }
 
 void Context::settle(backend::Tensor tensor) noexcept {

@@ -35,6 +35,7 @@ struct ProductInput {
   const float* x = nullptr;  ///< [rows, cols]
   QuantizedRows quantized;   ///< [rows, cols]
   std::span<const ClassRun> runs;
+  std::size_t x_stride = 0;  ///< floats from one row of `x` to the next; 0: cols
 };
 
 /// Rows of one segment that attend together.
@@ -48,8 +49,9 @@ class QuantizedBuffer {
  public:
   QuantizedBuffer() = default;
   QuantizedBuffer(std::size_t max_rows, std::size_t max_cols);
-  /// The part for rows of `cols` elements, beginning at row `row`.
-  QuantizedRows rows(std::size_t cols, std::size_t row = 0) const noexcept;
+  /// The part for rows of `cols` elements, beginning at column `col` of row `row`.
+  QuantizedRows rows(std::size_t cols, std::size_t row = 0, std::size_t col = 0) const noexcept;
+  bool empty() const noexcept { return memory_.empty(); }
   std::size_t bytes() const noexcept { return memory_.size(); }
 
  private:
@@ -62,7 +64,8 @@ class Context {
   static constexpr std::size_t kRowBlock = 8;  ///< rows that share decoded keys and values
 
   Context(const KernelTable& table, base::ThreadPool& threads, const std::deque<Weight>& held,
-          const backend::Program& recorded, backend::HostState& pages, std::uint32_t rows);
+          const backend::Program& recorded, backend::HostState& pages, std::uint32_t rows,
+          std::uint32_t logit_rows);
 
   const KernelTable& kernels;
   base::ThreadPool& pool;
@@ -70,7 +73,8 @@ class Context {
   const backend::Program& program;
   backend::HostState& state;
   backend::TensorArena arena;
-  const std::uint32_t max_rows;
+  const std::uint32_t max_rows;        ///< of a step
+  const std::uint32_t max_logit_rows;  ///< of a step that want logits
 
   // The running step.
   void begin(const backend::Step& step) noexcept;
@@ -105,8 +109,15 @@ class Context {
   /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
   void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
 
-  /// Notes that `row` failed; may be called by any thread that owns the row.
-  void mark(std::size_t row) noexcept { failed_[row] = 1; }
+  /// Decodes elements [begin, begin + n) of a row of the state to `out`. In grouped formats both
+  /// are multiples of the slot's group.
+  void decode_row(backend::SlotId slot, const state::Sequence& sequence, std::uint32_t position,
+                  std::size_t begin, std::size_t n, float* out) noexcept;
+
+  /// Notes that `row` failed; may be called by any thread.
+  void mark(std::size_t row) noexcept {
+    std::atomic_ref(failed_[row]).store(1, std::memory_order_relaxed);
+  }
   /// Turns marks into results: the segments of marked rows failed at `tensor`.
   void settle(backend::Tensor tensor) noexcept;
   std::span<const backend::SegmentResult> results() const noexcept { return results_; }

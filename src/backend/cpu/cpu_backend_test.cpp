@@ -54,6 +54,7 @@ std::vector<Case> make_attention_cases() {
   spec.temperature_scale = 0.1f;
   spec.temperature_floor = 8;
   cases.push_back(attend_case(spec, "query temperature"));
+  for (Case& c : attention_family_cases()) cases.push_back(std::move(c));
   return cases;
 }
 
@@ -99,9 +100,12 @@ std::vector<Case> make_operation_cases() {
     cases.push_back(mlp_case(activation, activation == Activation::kSwigluOai, Format::kF32));
   }
   cases.push_back(gate_case());
-  cases.push_back(add_case(false));
-  cases.push_back(add_case(true));
+  cases.push_back(add_case());
   cases.push_back(head_case(Format::kF32, 3.f));
+  for (auto* family :
+       {row_family_cases, expert_family_cases, recurrent_family_cases, residual_family_cases}) {
+    for (Case& c : family()) cases.push_back(std::move(c));
+  }
   return cases;
 }
 
@@ -212,6 +216,7 @@ TEST_P(CpuBackendTest, StaysWithinTheBoundOfTheReferenceOverAWholeDecoder) {
 
 TEST_P(CpuBackendTest, GivesARowTheSameBitsHoweverItsTokensAreCut) {
   for (const Case& c : all_cases()) {
+    if (c.program.whole_prompts) continue;
     const std::vector<float> whole = rows_of(c, {.schedule = one_prefill(kTokens)}, options());
     for (const auto& sizes :
          std::vector<std::vector<std::uint32_t>>{{1}, {17, 3, 2}, {13}, {8, 9}}) {
@@ -225,7 +230,9 @@ TEST_P(CpuBackendTest, GivesARowTheSameBitsInAnyCompanyAndOnAnyPage) {
   for (const Case& c : all_cases()) {
     const std::vector<float> alone = rows_of(c, {.schedule = one_prefill(kTokens)}, options());
     for (const std::uint32_t page_size : {4u, 16u, 128u}) {
-      const RunOptions run{.schedule = in_company(kTokens, {5, 1, 9}), .page_size = page_size};
+      const std::vector<std::uint32_t> sizes =
+          c.program.whole_prompts ? std::vector{kTokens} : std::vector{5u, 1u, 9u};
+      const RunOptions run{.schedule = in_company(kTokens, sizes), .page_size = page_size};
       EXPECT_TRUE(same_bits(alone, rows_of(c, run, options())))
           << c.name << ", pages of " << page_size;
     }
@@ -234,7 +241,9 @@ TEST_P(CpuBackendTest, GivesARowTheSameBitsInAnyCompanyAndOnAnyPage) {
 
 TEST_P(CpuBackendTest, GivesTheSameBitsOnAnyNumberOfThreads) {
   for (const Case& c : all_cases()) {
-    const RunOptions run{.schedule = chunks(kTokens, {20, 1}), .format = RowFormat::kF16};
+    const std::vector<std::uint32_t> sizes =
+        c.program.whole_prompts ? std::vector{kTokens} : std::vector{20u, 1u};
+    const RunOptions run{.schedule = chunks(kTokens, sizes), .format = RowFormat::kF16};
     const std::vector<float> one = rows_of(c, run, options(1));
     for (const int threads : {2, 3}) {
       EXPECT_TRUE(same_bits(one, rows_of(c, run, options(threads)))) << c.name << ", " << threads;
@@ -256,6 +265,28 @@ TEST_P(CpuBackendTest, AttendsTheSameOverManyPieces) {
     run.schedule = in_company(200, {1, 7, 40});
     run.page_size = 8;
     EXPECT_TRUE(same_bits(whole, rows_of(c, run, options(2)))) << window;
+  }
+}
+
+TEST_P(CpuBackendTest, GivesAListOfAllRowsTheBitsOfTheRange) {
+  for (const auto& [range, list] : range_and_list_cases()) {
+    const RunOptions run{.schedule = one_prefill(200), .max_rows = 200};
+    const std::vector<float> want = rows_of(range, run, options());
+    EXPECT_TRUE(same_bits(want, rows_of(list, run, options(2)))) << list.name;
+    const RunOptions cut{.schedule = chunks(200, {7, 90, 1}), .page_size = 8, .max_rows = 200};
+    EXPECT_TRUE(same_bits(want, rows_of(list, cut, options()))) << list.name;
+  }
+}
+
+TEST_P(CpuBackendTest, AgreesWithTheReferenceOverManyPieces) {
+  // Selections, pools and entries of a longer text: 150 positions, several pieces of 64.
+  for (const Case& c : backend::conformance::attention_family_cases()) {
+    const RunOptions run{.schedule = one_prefill(150), .max_rows = 150};
+    const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
+    const std::vector<float> got = rows_of(c, run, options());
+    EXPECT_EQ("", compare(got, want, width_of(c), c.tolerance)) << c.name;
+    const RunOptions cut{.schedule = chunks(150, {66, 1, 3}), .page_size = 8, .max_rows = 150};
+    EXPECT_TRUE(same_bits(got, rows_of(c, cut, options()))) << c.name;
   }
 }
 
@@ -309,6 +340,58 @@ TEST_P(CpuBackendTest, FailsOnlyTheSegmentThatIsNotFinite) {
   }
 }
 
+TEST_P(CpuBackendTest, KeepsWhatIsNotFiniteToItsSegmentInEveryOperation) {
+  const backend::conformance::Schedule three = {{Part{1, 4}, Part{0, 6}, Part{2, 3}}};
+  for (const Case& c : all_cases()) {
+    const std::vector<float> clean = rows_of(c, {.schedule = three}, options());
+    // Every embedding in turn, at a row of sequence 1.
+    for (const backend::Operation& operation : c.program.operations) {
+      const auto* const embed = std::get_if<backend::Embed>(&operation);
+      if (embed == nullptr) continue;
+      Poison poison(c.program.tensors[static_cast<std::size_t>(embed->out.id)].name, 2,
+                    std::numeric_limits<float>::quiet_NaN());
+      RunOptions run{.schedule = three};
+      run.observers = {&poison};
+      const Outcome outcome = run_case(*make_backend(options()), c, run);
+      EXPECT_EQ(backend::SegmentStatus::kOk, outcome.results.at(0)[1].status) << c.name;
+      EXPECT_EQ(backend::SegmentStatus::kOk, outcome.results.at(0)[2].status) << c.name;
+      EXPECT_TRUE(same_bits(clean, outcome.rows)) << c.name;
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, FailsTheSegmentsThatARecurrenceOrARouterCannotGoOnWith) {
+  std::vector<Case> cases = backend::conformance::recurrent_family_cases();
+  for (Case& c : backend::conformance::expert_family_cases()) cases.push_back(std::move(c));
+  for (const Case& c : cases) {
+    Poison poison("t0", 2, std::numeric_limits<float>::quiet_NaN());
+    RunOptions run{.schedule = {{Part{1, 4}, Part{0, 6}}}};
+    run.observers = {&poison};
+    const Outcome outcome = run_case(*make_backend(options()), c, run);
+    EXPECT_EQ(backend::SegmentStatus::kNonFinite, outcome.results.at(0)[0].status) << c.name;
+  }
+}
+
+TEST_P(CpuBackendTest, FailsASegmentWhoseListIsNoList) {
+  for (const Case& c : backend::conformance::attention_family_cases()) {
+    for (const backend::Operation& operation : c.program.operations) {
+      const auto* const select = std::get_if<backend::Select>(&operation);
+      if (select == nullptr || select->out.id + 1 == std::int32_t(c.program.tensors.size()))
+        continue;
+      const std::string site = c.program.tensors[static_cast<std::size_t>(select->out.id)].name;
+      for (const float length : {-1.f, 1e9f, std::numeric_limits<float>::quiet_NaN()}) {
+        Poison poison(site, 2, length);
+        RunOptions run{.schedule = {{Part{1, 4}, Part{0, 6}}}};
+        run.observers = {&poison};
+        const Outcome outcome = run_case(*make_backend(options()), c, run);
+        EXPECT_EQ(backend::SegmentStatus::kNonFinite, outcome.results.at(0)[0].status) << c.name;
+        EXPECT_EQ(select->out.id, outcome.results.at(0)[0].site) << c.name;
+        EXPECT_EQ(backend::SegmentStatus::kOk, outcome.results.at(0)[1].status) << c.name;
+      }
+    }
+  }
+}
+
 TEST_P(CpuBackendTest, FailsASegmentWhoseRowDoesNotFitTheStateFormat) {
   const Case c = attend_case(gqa(2, 1, 16, 16), "store");
   Poison poison("t2", 1, 1e6f);  // a key beyond f16
@@ -346,27 +429,43 @@ TEST_P(CpuBackendTest, LetsAnObserverReplaceTheRowsThatAProductReads) {
             std::memcmp(got.data() + 3 * width, plain.data() + 3 * width, width * sizeof(float)));
 }
 
-/// Switches the counting of allocations on from the first site to the last.
+/// Counts allocations from the first site of a step to the last one.
 class CountAllocations final : public backend::Observer {
  public:
+  explicit CountAllocations(std::string last) : last_(std::move(last)) {}
+  ~CountAllocations() override { counting_allocations = false; }
   bool wants(const backend::Program::Site&) override { return true; }
-  void observe(std::int32_t, const backend::Program::Site& site, const backend::Step&,
+  void observe(std::int32_t tensor, const backend::Program::Site& site, const backend::Step&,
                std::span<float>) override {
-    counting_allocations = site.name != last;
+    if (tensor == 0) counting_allocations = true;
+    if (site.name == last_) counting_allocations = false;
   }
-  std::string last;
+
+ private:
+  std::string last_;
 };
 
 TEST_P(CpuBackendTest, AllocatesNothingWhileAStepRuns) {
   for (const Format format : {Format::kF32, Format::kQ4_K}) {
     const Case& c = decoder_in(format);
-    CountAllocations count;
-    count.last = c.program.tensors[static_cast<std::size_t>(c.program.hidden.id)].name;
+    CountAllocations count(c.program.tensors[static_cast<std::size_t>(c.program.hidden.id)].name);
     RunOptions run{.schedule = chunks(40, {20, 1})};
     run.observers = {&count};
     counted_allocations = 0;
     rows_of(c, run, options(2));
     EXPECT_EQ(0u, counted_allocations.load());
+  }
+}
+
+TEST_P(CpuBackendTest, AllocatesNothingInAnyOperation) {
+  for (const Case& c : operation_cases()) {
+    if (c.site == "logits") continue;  // the decoder's test above has the head
+    CountAllocations count(c.site);
+    RunOptions run{.schedule = one_prefill(kTokens)};
+    run.observers = {&count};
+    counted_allocations = 0;
+    rows_of(c, run, options(2));
+    EXPECT_EQ(0u, counted_allocations.load()) << c.name;
   }
 }
 

@@ -30,9 +30,22 @@ std::unique_ptr<Executor> plan(const backend::Project& op, const Context& contex
 std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Store& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Attend& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::AttendLatent& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::AttendCompressed& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Select& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Compress& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Recur& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::StreamsEnter& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::StreamsRead& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::StreamsWrite& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::StreamsLeave& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::MixResidual& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Activate& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::ProjectGroups& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Route& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Experts& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Add& op, const Context& context);
 
 /// Runs an operation as the reference does, over the context's tensors, state and weights: right,

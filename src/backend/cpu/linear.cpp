@@ -2,6 +2,7 @@
 #include "backend/cpu/linear.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "algorithm/linear.hpp"
 #include "base/check.hpp"
@@ -28,7 +29,29 @@ void decode_panel(const weights::Matrix& matrix, std::size_t row, std::size_t fi
   }
 }
 
+void append_once(std::string& list, std::string_view item) {
+  if (list.find(item) != std::string::npos) return;
+  if (!list.empty()) list += ", ";
+  list += item;
+}
+
 }  // namespace
+
+std::string implementations(std::initializer_list<const Linear*> linears) {
+  std::string names;
+  for (const Linear* linear : linears) {
+    if (*linear) append_once(names, linear->weight().describe());
+  }
+  return names;
+}
+
+std::string formats(std::initializer_list<const Linear*> linears) {
+  std::string names;
+  for (const Linear* linear : linears) {
+    if (*linear) append_once(names, weights::traits(linear->weight().matrix.format).name);
+  }
+  return names;
+}
 
 Linear::Linear(const Context& context, backend::WeightId weight, backend::WeightId bias,
                float clamp)
@@ -43,17 +66,24 @@ std::size_t Linear::chunk_outputs(std::size_t chunk) const noexcept {
 
 void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
                  std::size_t out_stride) const noexcept {
-  const std::size_t count = chunk_outputs(chunk);
+  run(kernels, in, chunk * kChunk, chunk_outputs(chunk), out, out_stride);
+}
+
+void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t first,
+                 std::size_t count, float* out, std::size_t out_stride) const noexcept {
   for (const ClassRun& run : in.runs) {
+    float* const to = out + run.first * out_stride;
     if (weight_->product == Product::kDecoded) {
-      multiply_decoded(kernels, in, run, chunk, out, out_stride);
+      multiply_decoded(kernels, in, run, first, count, to, out_stride);
+    } else if (first % kPanelRows == 0) {
+      multiply(kernels, in, run, first, count, to, out_stride);
     } else {
-      multiply(kernels, in, run, chunk, out, out_stride);
+      multiply_unaligned(kernels, in, run, first, count, to, out_stride);
     }
-    for (std::size_t r = run.first; r < run.first + run.rows; ++r) {
-      float* const row = out + r * out_stride;
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      float* const row = to + r * out_stride;
       if (!bias_.empty()) {
-        for (std::size_t o = 0; o < count; ++o) row[o] += bias_[chunk * kChunk + o];
+        for (std::size_t o = 0; o < count; ++o) row[o] += bias_[first + o];
       }
       if (clamp_ != 0.f) {
         for (std::size_t o = 0; o < count; ++o) row[o] = algorithm::clamp(row[o], clamp_);
@@ -63,18 +93,19 @@ void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t
 }
 
 void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                      std::size_t chunk, float* out, std::size_t out_stride) const noexcept {
+                      std::size_t first, std::size_t count, float* out,
+                      std::size_t out_stride) const noexcept {
   ProjectJob job;
-  job.panels = weight_->panels.data() + chunk * (kChunk / kPanelRows) * weight_->panel_bytes;
+  job.panels = weight_->panels.data() + first / kPanelRows * weight_->panel_bytes;
   job.panel_bytes = weight_->panel_bytes;
-  job.outputs = chunk_outputs(chunk);
+  job.outputs = count;
   job.cols = cols();
   job.rows = run.rows;
-  job.out = out + run.first * out_stride;
+  job.out = out;
   job.out_stride = out_stride;
   if (weight_->product == Product::kFloat) {
-    job.x = in.x + run.first * cols();
-    job.x_stride = cols();
+    job.x_stride = in.x_stride != 0 ? in.x_stride : cols();
+    job.x = in.x + run.first * job.x_stride;
   } else {
     const std::size_t groups = run.first * (cols() / kGroup);
     job.quantized = {in.quantized.codes + run.first * cols(), in.quantized.scales + groups,
@@ -83,27 +114,44 @@ void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const 
   kernels.project[static_cast<std::size_t>(weight_->kernel)][run.token_class](job);
 }
 
+/// Computes whole panels for a few rows at a time and copies what was asked for. An output's bits
+/// do not depend on its place in a panel.
+void Linear::multiply_unaligned(const KernelTable& kernels, const ProductInput& in,
+                                const ClassRun& run, std::size_t first, std::size_t count,
+                                float* out, std::size_t out_stride) const noexcept {
+  constexpr std::size_t kRows = 8, kWidth = kChunk + kPanelRows;
+  float wide[kRows * kWidth];
+  const std::size_t lead = first % kPanelRows;
+  for (std::size_t r = 0; r < run.rows; r += kRows) {
+    const ClassRun some{run.first + r, std::min(kRows, run.rows - r), run.token_class};
+    multiply(kernels, in, some, first - lead, lead + count, wide, kWidth);
+    for (std::size_t i = 0; i < some.rows; ++i) {
+      std::copy_n(wide + i * kWidth + lead, count, out + (r + i) * out_stride);
+    }
+  }
+}
+
 void Linear::multiply_decoded(const KernelTable& kernels, const ProductInput& in,
-                              const ClassRun& run, std::size_t chunk, float* out,
+                              const ClassRun& run, std::size_t first, std::size_t count, float* out,
                               std::size_t out_stride) const noexcept {
   alignas(64) float panel[kDecodedCols * kPanelRows];
-  const std::size_t count = chunk_outputs(chunk);
+  const std::size_t x_stride = in.x_stride != 0 ? in.x_stride : cols();
   for (std::size_t o = 0; o < count; o += kPanelRows) {
-    for (std::size_t first = 0; first < cols(); first += kDecodedCols) {
-      const std::size_t width = std::min(kDecodedCols, cols() - first);
-      decode_panel(weight_->matrix, chunk * kChunk + o, first, width, panel);
+    for (std::size_t k = 0; k < cols(); k += kDecodedCols) {
+      const std::size_t width = std::min(kDecodedCols, cols() - k);
+      decode_panel(weight_->matrix, first + o, k, width, panel);
       ProductJob job;
       job.panel = panel;
       job.k_stride = kPanelRows;
       job.panel_stride = 0;  // one panel only
       job.k = width;
       job.columns = std::min(kPanelRows, count - o);
-      job.x = in.x + run.first * cols() + first;
-      job.x_stride = cols();
+      job.x = in.x + run.first * x_stride + k;
+      job.x_stride = x_stride;
       job.rows = run.rows;
-      job.out = out + run.first * out_stride + o;
+      job.out = out + o;
       job.out_stride = out_stride;
-      job.accumulate = first > 0;
+      job.accumulate = k > 0;
       kernels.product(job);
     }
   }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <span>
+#include <string>
 
 #include "backend/cpu/context.hpp"
 
@@ -33,16 +35,31 @@ class Linear {
   /// The outputs [64 chunk, ...) of every row. `out` points at the chunk's first output of row 0.
   void run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
            std::size_t out_stride) const noexcept;
+  /// The outputs [first, first + count) of every row, at most kChunk: of one matrix of a stack, for
+  /// example, whose rows may begin anywhere in a panel. `out` points at output `first` of row 0.
+  void run(const KernelTable& kernels, const ProductInput& in, std::size_t first, std::size_t count,
+           float* out, std::size_t out_stride) const noexcept;
 
  private:
+  /// The outputs of one run of rows; `out` points at output `first` of the run's first row.
   void multiply(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                std::size_t chunk, float* out, std::size_t out_stride) const noexcept;
+                std::size_t first, std::size_t count, float* out,
+                std::size_t out_stride) const noexcept;
+  void multiply_unaligned(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
+                          std::size_t first, std::size_t count, float* out,
+                          std::size_t out_stride) const noexcept;
   void multiply_decoded(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                        std::size_t chunk, float* out, std::size_t out_stride) const noexcept;
+                        std::size_t first, std::size_t count, float* out,
+                        std::size_t out_stride) const noexcept;
 
   const Weight* weight_ = nullptr;
   std::span<const float> bias_;
   float clamp_ = 0.f;
 };
+
+/// How several products run, and the formats of their weights, each named once. Those that are not
+/// there are left out.
+std::string implementations(std::initializer_list<const Linear*> linears);
+std::string formats(std::initializer_list<const Linear*> linears);
 
 }  // namespace lemma::cpu

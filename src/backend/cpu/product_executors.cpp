@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
+#include "backend/cpu/activation.hpp"
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/linear.hpp"
 #include "base/check.hpp"
@@ -65,6 +67,45 @@ class ProjectExecutor final : public Executor {
   bool wants_int8_ = false;
 };
 
+class ProjectGroupsExecutor final : public Executor {
+ public:
+  ProjectGroupsExecutor(const backend::ProjectGroups& op, const Context& context)
+      : op_(op), linear_(context, op.weight, backend::kNoWeight) {
+    LEMMA_CHECK(op.in.width == op.spec.groups * op.spec.in && linear_.cols() == op.spec.in);
+    LEMMA_CHECK(op.out.width == op.spec.groups * op.spec.out);
+    LEMMA_CHECK(linear_.outputs() == op.out.width);
+    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.max_rows, op.in.width);
+  }
+
+  void run(Context& context) noexcept override {
+    const std::size_t groups = op_.spec.groups, in = op_.spec.in, out = op_.spec.out;
+    const std::size_t rows = context.rows(), chunks = (out + Linear::kChunk - 1) / Linear::kChunk;
+    if (linear_.wants_int8()) {  // by group, and then by row: a group's rows must be neighbours
+      context.each(groups * rows, rows * op_.in.width, [&](std::size_t item, int) {
+        context.kernels.quantize(context.arena.row(op_.in, item % rows) + item / rows * in, in,
+                                 quantized_.rows(in, item));
+      });
+    }
+    context.each(groups * chunks, linear_.work(rows), [&](std::size_t item, int) {
+      const std::size_t group = item / chunks, first = item % chunks * Linear::kChunk;
+      ProductInput input{context.arena.data(op_.in) + group * in, {}, context.runs(), op_.in.width};
+      if (linear_.wants_int8()) input.quantized = quantized_.rows(in, group * rows);
+      linear_.run(context.kernels, input, group * out + first,
+                  std::min(Linear::kChunk, out - first),
+                  context.arena.data(op_.out) + group * out + first, op_.out.width);
+    });
+  }
+
+  std::string implementation() const override { return implementations({&linear_}); }
+  std::string format() const override { return formats({&linear_}); }
+  std::size_t scratch_bytes() const noexcept override { return quantized_.bytes(); }
+
+ private:
+  backend::ProjectGroups op_;
+  Linear linear_;
+  QuantizedBuffer quantized_;  ///< [groups, max_rows, in]
+};
+
 /// gate, up and activation are one pass: a chunk of hidden elements is finished, and rounded to
 /// int8 if the down projection reads that, while it is in the cache.
 class MlpExecutor final : public Executor {
@@ -103,20 +144,8 @@ class MlpExecutor final : public Executor {
     });
   }
 
-  std::string implementation() const override {
-    std::string names;
-    if (gated_) append_once(names, gate_.weight().describe());
-    append_once(names, up_.weight().describe());
-    append_once(names, down_.weight().describe());
-    return names;
-  }
-  std::string format() const override {
-    std::string names;
-    for (const Linear* linear : {&gate_, &up_, &down_}) {
-      if (*linear) append_once(names, weights::traits(linear->weight().matrix.format).name);
-    }
-    return names;
-  }
+  std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
+  std::string format() const override { return formats({&gate_, &up_, &down_}); }
   std::size_t scratch_bytes() const noexcept override {
     return scratch_.size() * scratch_.front().size() * sizeof(float) + quantized_.bytes() +
            hidden_.size();
@@ -134,30 +163,13 @@ class MlpExecutor final : public Executor {
     for (std::size_t r = 0; r < rows; ++r) {
       float* const own_up = up + r * Linear::kChunk;
       const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
-      activate(context.kernels, g, gated_ ? own_up : nullptr, count, own_up);
+      activate(context.kernels, op_.spec.activation, g, gated_ ? own_up : nullptr, count, own_up);
       if (down_.wants_int8()) {
-        QuantizedRows to = quantized_.rows(up_.outputs(), r);
-        to.codes += first;
-        to.scales += first / kGroup;
-        to.scaled_sums += first / kGroup;
-        to.sums += first / kGroup * 3;
-        context.kernels.quantize(own_up, count, to);
+        context.kernels.quantize(own_up, count, quantized_.rows(up_.outputs(), r, first));
       } else {
         std::memcpy(reinterpret_cast<float*>(hidden_.data()) + r * up_.outputs() + first, own_up,
                     count * sizeof(float));
       }
-    }
-  }
-
-  void activate(const KernelTable& kernels, const float* gate, const float* up, std::size_t n,
-                float* out) const noexcept {
-    const algorithm::ActivationSpec& spec = op_.spec.activation;
-    if (spec.kind == algorithm::Activation::kSilu && spec.limit == 0.f) {
-      kernels.silu(gate, up, n, out);
-    } else if (spec.kind == algorithm::Activation::kGeluTanh) {
-      kernels.gelu_tanh(gate, up, n, out);
-    } else {
-      algorithm::activate(spec, {gate, n}, {up, up != nullptr ? n : 0}, {out, n});
     }
   }
 
@@ -172,11 +184,10 @@ class MlpExecutor final : public Executor {
 class LogitsExecutor final : public HeadExecutor {
  public:
   LogitsExecutor(const backend::Head& op, const Context& context)
-      : op_(op), linear_(context, op.weight, op.bias), runs_(context.max_rows) {
+      : op_(op), linear_(context, op.weight, op.bias), runs_(context.max_logit_rows) {
     LEMMA_CHECK(linear_.cols() == op.in.width);
-    const std::size_t rows = context.max_rows;
+    const std::size_t rows = context.max_logit_rows;
     gathered_ = base::AlignedBuffer::uninitialized(rows * op.in.width * sizeof(float));
-    // Taken from the system only as far as rows ask for logits.
     logits_ = base::AlignedBuffer::uninitialized(rows * linear_.outputs() * sizeof(float));
     if (linear_.wants_int8()) quantized_ = QuantizedBuffer(rows, op.in.width);
   }
@@ -184,7 +195,6 @@ class LogitsExecutor final : public HeadExecutor {
   void run(Context& context) noexcept override {
     const std::size_t wanted = context.step().logit_rows.size(), width = op_.in.width;
     if (wanted == 0) return;
-    most_rows_ = std::max(most_rows_, wanted);
     float* const rows = reinterpret_cast<float*>(gathered_.data());
     std::size_t runs = 0;
     for (std::size_t i = 0; i < wanted; ++i) {
@@ -221,7 +231,7 @@ class LogitsExecutor final : public HeadExecutor {
     return std::string(weights::traits(linear_.weight().matrix.format).name);
   }
   std::size_t scratch_bytes() const noexcept override {
-    return gathered_.size() + most_rows_ * linear_.outputs() * sizeof(float) + quantized_.bytes();
+    return gathered_.size() + logits_.size() + quantized_.bytes();
   }
 
  private:
@@ -242,8 +252,7 @@ class LogitsExecutor final : public HeadExecutor {
   Linear linear_;
   std::vector<ClassRun> runs_;
   base::AlignedBuffer gathered_;  ///< [rows that want logits, D]
-  base::AlignedBuffer logits_;    ///< [max_rows, V], of which only asked rows take memory
-  std::size_t most_rows_ = 1;     ///< rows of logits_ that a step has used so far
+  base::AlignedBuffer logits_;    ///< [rows that want logits, V]
   QuantizedBuffer quantized_;
 };
 
@@ -251,6 +260,9 @@ class LogitsExecutor final : public HeadExecutor {
 
 std::unique_ptr<Executor> plan(const backend::Project& op, const Context& context) {
   return std::make_unique<ProjectExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::ProjectGroups& op, const Context& context) {
+  return std::make_unique<ProjectGroupsExecutor>(op, context);
 }
 std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context) {
   return std::make_unique<MlpExecutor>(op, context);

@@ -1,23 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that work on one row at a time: embed, norm, rotate, store, gate, add.
+// The operations that work on one row at a time: embed, norm, rotate, store, gate, activate, add.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "algorithm/row_formats.hpp"
+#include "backend/cpu/activation.hpp"
 #include "backend/cpu/executor.hpp"
 #include "base/check.hpp"
 
 namespace lemma::cpu {
 namespace {
 
+/// Decodes columns [begin, begin + out.size()) of a row: whole blocks straight to their place, the
+/// blocks that stick out at either end through a buffer.
+void decode_columns(const weights::Matrix& matrix, std::uint64_t row, std::size_t begin,
+                    std::span<float> out) noexcept {
+  const weights::FormatTraits& format = weights::traits(matrix.format);
+  constexpr std::size_t kLargestBlock = 256;
+  LEMMA_CHECK(format.block_elements <= kLargestBlock && begin + out.size() <= matrix.cols);
+  float block[kLargestBlock];
+  const std::size_t size = format.block_elements;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t inside = (begin + done) % size, left = out.size() - done;
+    const std::byte* const at = matrix.row(row) + (begin + done) / size * format.block_bytes;
+    if (inside == 0 && left >= size) {
+      const std::size_t whole = left / size * size;
+      format.dequantize(at, out.subspan(done, whole));
+      done += whole;
+    } else {
+      const std::size_t count = std::min(size - inside, left);
+      format.dequantize(at, {block, size});
+      std::copy_n(block + inside, count, out.begin() + static_cast<std::ptrdiff_t>(done));
+      done += count;
+    }
+  }
+}
+
 class EmbedExecutor final : public Executor {
  public:
   EmbedExecutor(const backend::Embed& op, const Context& context)
       : op_(op),
+        token_type_(context.vector(op.token_type)),
         learned_(
             op.positions == backend::kNoWeight ? 0 : std::size_t{context.max_rows} * op.out.width) {
+    LEMMA_CHECK(token_type_.empty() || token_type_.size() == op.out.width);
   }
 
   void run(Context& context) noexcept override {
@@ -32,21 +60,22 @@ class EmbedExecutor final : public Executor {
 
  private:
   void look_up(Context& context, std::size_t r) noexcept {
-    const weights::Matrix& table = context.weight(op_.table).matrix;
     const std::span<float> out(context.arena.row(op_.out, r), op_.out.width);
-    weights::traits(table.format)
-        .dequantize(table.row(static_cast<std::uint64_t>(context.step().tokens[r])), out);
+    decode_columns(context.weight(op_.table).matrix,
+                   static_cast<std::uint64_t>(context.step().tokens[r]), op_.begin, out);
     if (op_.scale != 1.f) {
       for (float& x : out) x *= op_.scale;
     }
-    if (op_.positions == backend::kNoWeight) return;
-    const weights::Matrix& positions = context.weight(op_.positions).matrix;
-    const std::span<float> learned(learned_.data() + r * out.size(), out.size());
-    weights::traits(positions.format).dequantize(positions.row(context.position_of(r)), learned);
-    for (std::size_t c = 0; c < out.size(); ++c) out[c] += learned[c];
+    if (op_.positions != backend::kNoWeight) {
+      const std::span<float> learned(learned_.data() + r * out.size(), out.size());
+      decode_columns(context.weight(op_.positions).matrix, context.position_of(r), 0, learned);
+      for (std::size_t c = 0; c < out.size(); ++c) out[c] += learned[c];
+    }
+    for (std::size_t c = 0; c < token_type_.size(); ++c) out[c] += token_type_[c];
   }
 
   backend::Embed op_;
+  std::span<const float> token_type_;
   std::vector<float> learned_;  ///< [max_rows, D]
   std::string_view format_;
 };
@@ -152,12 +181,11 @@ class StoreExecutor final : public Executor {
   void run(Context& context) noexcept override {
     const state::SlotPlace& place =
         context.state.layout().slots()[static_cast<std::size_t>(op_.slot)];
-    const algorithm::RowFormat format = context.state.layout().options().format;
     context.each_rows([&](std::size_t begin, std::size_t end) {
       for (std::size_t r = begin; r < end; ++r) {
         std::byte* const row =
             context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
-        if (!algorithm::encode_row(format, place.slot.group,
+        if (!algorithm::encode_row(place.format, place.slot.group,
                                    {context.arena.row(op_.in, r), op_.in.width}, row)) {
           context.mark(r);
         }
@@ -172,16 +200,61 @@ class StoreExecutor final : public Executor {
 
 class GateExecutor final : public Executor {
  public:
-  explicit GateExecutor(const backend::Gate& op) : op_(op) {}
+  GateExecutor(const backend::Gate& op, const Context& context)
+      : op_(op), per_element_(op.gate.width == op.in.width) {
+    LEMMA_CHECK(op.gate.width > 0 && op.in.width % op.gate.width == 0);
+    if (!per_element_) factors_.resize(std::size_t{context.max_rows} * op.gate.width, 1.f);
+  }
+
   void run(Context& context) noexcept override {
     context.each_rows([&](std::size_t begin, std::size_t end) {
+      if (!per_element_) {
+        for (std::size_t r = begin; r < end; ++r) scale_runs(context, r);
+        return;
+      }
       context.kernels.gate(context.arena.row(op_.in, begin), context.arena.row(op_.gate, begin),
                            (end - begin) * op_.out.width, context.arena.row(op_.out, begin));
     });
   }
+  std::size_t scratch_bytes() const noexcept override { return factors_.size() * sizeof(float); }
 
  private:
+  /// Each gate counts for a run of the row.
+  void scale_runs(Context& context, std::size_t r) noexcept {
+    const std::size_t gates = op_.gate.width, run = op_.in.width / gates;
+    float* const factors = factors_.data() + r * gates;
+    std::fill_n(factors, gates, 1.f);
+    context.kernels.gate(factors, context.arena.row(op_.gate, r), gates, factors);
+    const float* const in = context.arena.row(op_.in, r);
+    float* const out = context.arena.row(op_.out, r);
+    for (std::size_t g = 0; g < gates; ++g) {
+      for (std::size_t i = g * run; i < (g + 1) * run; ++i) out[i] = in[i] * factors[g];
+    }
+  }
+
   backend::Gate op_;
+  bool per_element_;
+  std::vector<float> factors_;  ///< [max_rows, gates]: sigmoids
+};
+
+class ActivateExecutor final : public Executor {
+ public:
+  explicit ActivateExecutor(const backend::Activate& op) : op_(op) {
+    LEMMA_CHECK(op.gate.width == op.out.width);
+    LEMMA_CHECK(std::size_t{op.up_begin} + op.out.width <= op.up.width);
+  }
+  void run(Context& context) noexcept override {
+    context.each_rows([&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        activate(context.kernels, op_.spec, context.arena.row(op_.gate, r),
+                 context.arena.row(op_.up, r) + op_.up_begin, op_.out.width,
+                 context.arena.row(op_.out, r));
+      }
+    });
+  }
+
+ private:
+  backend::Activate op_;
 };
 
 class AddExecutor final : public Executor {
@@ -190,8 +263,7 @@ class AddExecutor final : public Executor {
   void run(Context& context) noexcept override {
     context.each_rows([&](std::size_t begin, std::size_t end) {
       context.kernels.add(context.arena.row(op_.a, begin), context.arena.row(op_.b, begin),
-                          nullptr, op_.b_scale,
-                          op_.out_scale, (end - begin) * op_.out.width,
+                          op_.b_scale, op_.out_scale, (end - begin) * op_.out.width,
                           context.arena.row(op_.out, begin));
     });
   }
@@ -216,8 +288,11 @@ std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context
 std::unique_ptr<Executor> plan(const backend::Store& op, const Context&) {
   return std::make_unique<StoreExecutor>(op);
 }
-std::unique_ptr<Executor> plan(const backend::Gate& op, const Context&) {
-  return std::make_unique<GateExecutor>(op);
+std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context) {
+  return std::make_unique<GateExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::Activate& op, const Context&) {
+  return std::make_unique<ActivateExecutor>(op);
 }
 std::unique_ptr<Executor> plan(const backend::Add& op, const Context&) {
   return std::make_unique<AddExecutor>(op);

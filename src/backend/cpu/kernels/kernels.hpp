@@ -79,6 +79,20 @@ struct RotateJob {
   bool inverse = false;
 };
 
+/// One token of the gated delta rule for one head: the matrix forgets, is corrected by beta times
+/// what it answers wrongly to the key, and is read by the query.
+struct DeltaJob {
+  float* matrix = nullptr;  ///< [key_dim, value_dim]
+  std::size_t key_dim = 0, value_dim = 0;
+  const float* decay = nullptr;  ///< factors: [key_dim], or one for all where decay_step is 0
+  std::size_t decay_step = 0;
+  const float* query = nullptr;
+  const float* key = nullptr;
+  const float* value = nullptr;
+  float beta = 0.f;
+  float* out = nullptr;  ///< [value_dim]
+};
+
 struct KernelTable {
   const char* name;
 
@@ -107,12 +121,26 @@ struct KernelTable {
   void (*silu)(const float* gate, const float* up, std::size_t n, float* out);  ///< up: or null
   void (*gelu_tanh)(const float* gate, const float* up, std::size_t n,
                     float* out);  ///< up: or null
+  /// The gated activations of algorithm/ffn/dense_mlp.hpp that have parameters; `up` is given.
+  void (*silu_limited)(const float* gate, const float* up, std::size_t n, float limit, bool after,
+                       float* out);
+  void (*swiglu_oai)(const float* gate, const float* up, std::size_t n, float limit, float alpha,
+                     float* out);
+  void (*situ)(const float* gate, const float* up, std::size_t n, float beta, float linear_beta,
+               float* out);
   void (*gate)(const float* x, const float* gate, std::size_t n,
                float* out);  ///< x * sigmoid(gate)
   void (*rotate)(const RotateJob& job);
-  /// out = (a + b * b_scale [+ c * b_scale]) * out_scale; c may be null.
-  void (*add)(const float* a, const float* b, const float* c, float b_scale, float out_scale,
-              std::size_t n, float* out);
+  /// out = (a + b * b_scale) * out_scale
+  void (*add)(const float* a, const float* b, float b_scale, float out_scale, std::size_t n,
+              float* out);
+  float (*dot)(const float* a, const float* b, std::size_t n);
+
+  void (*delta_step)(const DeltaJob& job);
+  /// out[c] = the mean of values[t][c] over t by the softmax of gates[t][c]: `values` and `gates`
+  /// are pointers to `tokens` rows of `width` elements.
+  void (*pool)(const float* const* values, const float* const* gates, std::size_t tokens,
+               std::size_t width, float* out);
 
   void (*decode_f16)(const std::byte* bytes, std::size_t n, float* out);
   void (*decode_bf16)(const std::byte* bytes, std::size_t n, float* out);

@@ -10,6 +10,7 @@
 #include "backend/cpu/kernels/kernels.hpp"
 #include "backend/cpu/kernels/product.hpp"
 #include "backend/cpu/kernels/project_int8.hpp"
+#include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
 
 namespace lemma::cpu {
@@ -38,9 +39,15 @@ constexpr KernelTable make_table(const char* name) {
       .normalize = normalize<Simd>,
       .silu = silu<Simd>,
       .gelu_tanh = gelu_tanh<Simd>,
+      .silu_limited = silu_limited<Simd>,
+      .swiglu_oai = swiglu_oai<Simd>,
+      .situ = situ<Simd>,
       .gate = gate<Simd>,
       .rotate = rotate<Simd>,
       .add = add<Simd>,
+      .dot = dot<Simd>,
+      .delta_step = delta_step<Simd>,
+      .pool = pool<Simd>,
       .decode_f16 = decode_16<Simd, F16>,
       .decode_bf16 = decode_16<Simd, BF16>,
       .decode_q8 = decode_q8<Simd>,

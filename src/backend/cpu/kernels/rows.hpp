@@ -77,21 +77,24 @@ void merge(float* out, float a, const float* part, float b, std::size_t n) {
 /// for small ones, where that form would cancel. Never a ratio of exponentials. The polynomial is
 /// a Chebyshev fit of (tanh(y) / y - 1) / y^2 over |y| <= 0.626, off by 5e-8 at most.
 template <typename Simd>
+inline float soft_clip(float x, float cap) {
+  const float y = x / cap;
+  const float a = y < 0.f ? -y : y;
+  const float s = y * y;
+  float p = -6.09739e-3f;
+  p = p * s + 2.099847e-2f;
+  p = p * s - 5.385141e-2f;
+  p = p * s + 1.3332775e-1f;
+  p = p * s - 3.3333329e-1f;
+  const float small = y + y * (s * p);
+  const float magnitude = 1.f - 2.f / (exponential<Simd>(2.f * a) + 1.f);
+  const float big = y < 0.f ? -magnitude : magnitude;
+  return cap * (a < 0.625f ? small : big);
+}
+
+template <typename Simd>
 void softcap(float* x, std::size_t n, float cap) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const float y = x[i] / cap;
-    const float a = y < 0.f ? -y : y;
-    const float s = y * y;
-    float p = -6.09739e-3f;
-    p = p * s + 2.099847e-2f;
-    p = p * s - 5.385141e-2f;
-    p = p * s + 1.3332775e-1f;
-    p = p * s - 3.3333329e-1f;
-    const float small = y + y * (s * p);
-    const float magnitude = 1.f - 2.f / (exponential<Simd>(2.f * a) + 1.f);
-    const float big = y < 0.f ? -magnitude : magnitude;
-    x[i] = cap * (a < 0.625f ? small : big);
-  }
+  for (std::size_t i = 0; i < n; ++i) x[i] = soft_clip<Simd>(x[i], cap);
 }
 
 template <typename Simd>
@@ -150,6 +153,56 @@ void silu(const float* g, const float* up, std::size_t n, float* out) {
   }
 }
 
+// Limits compare so that NaN passes through them.
+template <typename Simd>
+inline float at_most(float x, float limit) {
+  return x > limit ? limit : x;
+}
+template <typename Simd>
+inline float within(float x, float limit) {
+  const float t = x > limit ? limit : x;
+  return t < -limit ? -limit : t;
+}
+
+template <typename Simd>
+void silu_limited(const float* g, const float* up, std::size_t n, float limit, bool after,
+                  float* out) {
+  if (after) {
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] = at_most<Simd>(g[i] * logistic<Simd>(g[i]), limit) * within<Simd>(up[i], limit);
+    }
+  } else {
+    for (std::size_t i = 0; i < n; ++i) {
+      const float x = at_most<Simd>(g[i], limit);
+      out[i] = x * logistic<Simd>(x) * within<Simd>(up[i], limit);
+    }
+  }
+}
+
+template <typename Simd>
+void swiglu_oai(const float* g, const float* up, std::size_t n, float limit, float alpha,
+                float* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float x = at_most<Simd>(g[i], limit);
+    out[i] = x * logistic<Simd>(alpha * x) * (within<Simd>(up[i], limit) + 1.f);
+  }
+}
+
+template <typename Simd>
+void situ(const float* g, const float* up, std::size_t n, float beta, float linear_beta,
+          float* out) {
+  if (linear_beta > 0.f) {
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] =
+          soft_clip<Simd>(g[i], beta) * logistic<Simd>(g[i]) * soft_clip<Simd>(up[i], linear_beta);
+    }
+  } else {
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] = soft_clip<Simd>(g[i], beta) * logistic<Simd>(g[i]) * up[i];
+    }
+  }
+}
+
 /// 0.5 (1 + tanh u) is the logistic function of 2 u, which cancels nowhere.
 template <typename Simd>
 inline float gelu(float g) {
@@ -187,15 +240,24 @@ void rotate(const RotateJob& job) {
 }
 
 template <typename Simd>
-void add(const float* a, const float* b, const float* c, float b_scale, float out_scale,
-         std::size_t n, float* out) {
-  if (c == nullptr) {
-    for (std::size_t i = 0; i < n; ++i) out[i] = (a[i] + b[i] * b_scale) * out_scale;
-  } else {
-    for (std::size_t i = 0; i < n; ++i) {
-      out[i] = (a[i] + b[i] * b_scale + c[i] * b_scale) * out_scale;
-    }
+void add(const float* a, const float* b, float b_scale, float out_scale, std::size_t n,
+         float* out) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = (a[i] + b[i] * b_scale) * out_scale;
+}
+
+/// The product of two vectors in 16 partial sums.
+template <typename Simd>
+float dot(const float* a, const float* b, std::size_t n) {
+  float lanes[16] = {};
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (std::size_t l = 0; l < 16; ++l) lanes[l] += a[i + l] * b[i + l];
   }
+  for (std::size_t l = 0; i < n; ++i, ++l) lanes[l] += a[i] * b[i];
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
 }
 
 /// One group of 32. The largest magnitude is found on the bits: for magnitudes these order like

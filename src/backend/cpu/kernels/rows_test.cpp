@@ -173,14 +173,67 @@ TEST_P(RowsTest, RotatesBothLayoutsAndBack) {
   }
 }
 
-TEST_P(RowsTest, AddsTwoOrThreeRows) {
-  GuardedMemory<float> a(19), b(19), c(19), out(19);
+TEST_P(RowsTest, AddsTwoRows) {
+  GuardedMemory<float> a(19), b(19), out(19);
   Numbers numbers(6);
-  for (auto* v : {&a, &b, &c}) numbers.fill({v->data(), 19});
-  table().add(a.data(), b.data(), nullptr, 0.5f, 2.f, 19, out.data());
+  for (auto* v : {&a, &b}) numbers.fill({v->data(), 19});
+  table().add(a.data(), b.data(), 0.5f, 2.f, 19, out.data());
   for (std::size_t i = 0; i < 19; ++i) EXPECT_EQ((a[i] + b[i] * 0.5f) * 2.f, out[i]);
-  table().add(a.data(), b.data(), c.data(), 0.5f, 2.f, 19, out.data());
-  for (std::size_t i = 0; i < 19; ++i) EXPECT_EQ((a[i] + b[i] * 0.5f + c[i] * 0.5f) * 2.f, out[i]);
+}
+
+TEST_P(RowsTest, MultipliesVectorsOfAnyLength) {
+  for (const std::size_t n : {1, 15, 16, 17, 100}) {
+    GuardedMemory<float> a(n), b(n);
+    Numbers numbers(n);
+    for (auto* v : {&a, &b}) numbers.fill({v->data(), n});
+    double want = 0.0;
+    for (std::size_t i = 0; i < n; ++i) want += double(a[i]) * double(b[i]);
+    EXPECT_NEAR(want, table().dot(a.data(), b.data(), n), 1e-5);
+  }
+}
+
+TEST_P(RowsTest, LimitsBothSidesOfAnActivation) {
+  const std::size_t n = 1001;
+  GuardedMemory<float> g(n), up(n), capped(n), after(n), oai(n), situ(n), linear(n);
+  Numbers numbers(2);
+  for (std::size_t i = 0; i < n; ++i)
+    g[i] = numbers.uniform() * 12.f, up[i] = numbers.uniform() * 12.f;
+  table().silu_limited(g.data(), up.data(), n, 5.f, false, capped.data());
+  table().silu_limited(g.data(), up.data(), n, 5.f, true, after.data());
+  table().swiglu_oai(g.data(), up.data(), n, 7.f, 1.702f, oai.data());
+  table().situ(g.data(), up.data(), n, 4.f, 0.f, linear.data());
+  table().situ(g.data(), up.data(), n, 4.f, 3.f, situ.data());
+  const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = g[i], u = std::clamp(double(up[i]), -5.0, 5.0), x5 = std::min(x, 5.0);
+    const auto near = [&](double want, float got) {
+      EXPECT_NEAR(want, got, 2e-6 * std::fabs(want) + 1e-30) << x << " " << up[i];
+    };
+    near(x5 * logistic(x5) * u, capped[i]);
+    near(std::min(x * logistic(x), 5.0) * u, after[i]);
+    const double x7 = std::min(x, 7.0), u7 = std::clamp(double(up[i]), -7.0, 7.0);
+    EXPECT_NEAR(x7 * logistic(double(1.702f) * x7) * (u7 + 1), oai[i],
+                1e-6 * std::fabs(x7) * (std::fabs(u7) + 1));
+    const double bent = 4 * std::tanh(x / 4) * logistic(x);
+    near(bent * up[i], linear[i]);
+    near(bent * 3 * std::tanh(double(up[i]) / 3), situ[i]);
+  }
+}
+
+TEST_P(RowsTest, LetsNothingThatIsNotFiniteVanishAtALimit) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  float out;
+  const float one = 1.f;
+  for (const bool after : {false, true}) {
+    table().silu_limited(&nan, &one, 1, 5.f, after, &out);
+    EXPECT_TRUE(std::isnan(out));
+    table().silu_limited(&one, &nan, 1, 5.f, after, &out);
+    EXPECT_TRUE(std::isnan(out));
+  }
+  table().swiglu_oai(&one, &nan, 1, 7.f, 1.7f, &out);
+  EXPECT_TRUE(std::isnan(out));
+  table().situ(&nan, &one, 1, 4.f, 3.f, &out);
+  EXPECT_TRUE(std::isnan(out));
 }
 
 TEST_P(RowsTest, DecodesEvery16BitPatternLikeTheDefinition) {
@@ -247,9 +300,15 @@ TEST_P(RowsTest, EqualsTheScalarKernelsToTheBit) {
   same([&](const KernelTable& k, float* out) {
     k.normalize(g.data(), n, 1.f, 3.f, up.data(), g.data(), out);
   });
+  same([&](const KernelTable& k, float* out) { k.add(g.data(), up.data(), 2.f, 3.f, n, out); });
   same([&](const KernelTable& k, float* out) {
-    k.add(g.data(), up.data(), g.data(), 2.f, 3.f, n, out);
+    k.silu_limited(g.data(), up.data(), n, 1.f, false, out);
   });
+  same([&](const KernelTable& k, float* out) {
+    k.swiglu_oai(g.data(), up.data(), n, 1.f, 1.7f, out);
+  });
+  same([&](const KernelTable& k, float* out) { k.situ(g.data(), up.data(), n, 4.f, 3.f, out); });
+  EXPECT_EQ(scalar.dot(g.data(), up.data(), n), table().dot(g.data(), up.data(), n));
   EXPECT_EQ(scalar.sum(g.data(), n), table().sum(g.data(), n));
   EXPECT_EQ(scalar.sum_of_squares(g.data(), n, 0.1), table().sum_of_squares(g.data(), n, 0.1));
 }

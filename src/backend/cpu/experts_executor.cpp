@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing, and the chosen experts of all rows. Rows are gathered by expert, so that an expert's
+// weights are read once however many rows chose it; each output column is then summed over the
+// experts in ascending id by one thread. A kernel gives a row the same bits in any company, so the
+// grouping never shows.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "algorithm/ffn/routing.hpp"
+#include "backend/cpu/activation.hpp"
+#include "backend/cpu/executor.hpp"
+#include "backend/cpu/linear.hpp"
+#include "base/check.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+/// Reads distinct whole numbers below `bound`; false if they are not.
+bool read_ids(const float* values, std::size_t n, std::size_t bound, std::uint32_t* ids) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!(values[i] >= 0.f && values[i] < static_cast<float>(bound))) return false;
+    ids[i] = static_cast<std::uint32_t>(values[i]);
+    if (std::find(ids, ids + i, ids[i]) != ids + i) return false;
+  }
+  return true;
+}
+
+class RouteExecutor final : public Executor {
+ public:
+  RouteExecutor(const backend::Route& op, const Context& context)
+      : op_(op),
+        correction_(context.vector(op.correction)),
+        expert_scale_(context.vector(op.expert_scale)) {
+    LEMMA_CHECK(op.logits.width == op.spec.experts && op.ids.width == op.spec.chosen);
+    for (int t = 0; t < context.pool.threads(); ++t) {
+      Scratch& s = scratch_.emplace_back();
+      s.scores.resize(op.spec.scratch_size());
+      s.entry.resize(op.spec.chosen);
+      s.ids.resize(op.spec.chosen);
+      s.hashed.resize(op.spec.hashed ? op.spec.chosen : 0);
+    }
+  }
+
+  void run(Context& context) noexcept override {
+    // A score is an exp, and the choice compares each expert a few times.
+    constexpr std::size_t kWorkPerExpert = 64;
+    const std::size_t work = context.rows() * op_.spec.experts * kWorkPerExpert;
+    context.each(context.rows(), work, [&](std::size_t r, int thread) {
+      route_row(context, r, scratch_[static_cast<std::size_t>(thread)]);
+    });
+    context.settle(op_.logits);
+  }
+
+ private:
+  struct Scratch {
+    std::vector<float> scores, entry;
+    std::vector<std::uint32_t> ids, hashed;
+  };
+
+  void route_row(Context& context, std::size_t r, Scratch& s) const noexcept {
+    const std::size_t k = op_.spec.chosen;
+    float* const ids = context.arena.row(op_.ids, r);
+    float* const weights = context.arena.row(op_.weights, r);
+    bool routed = true;
+    if (op_.spec.hashed) {
+      const weights::Matrix& table = context.weight(op_.hash_table).matrix;
+      weights::traits(table.format)
+          .dequantize(table.row(static_cast<std::uint64_t>(context.step().tokens[r])), s.entry);
+      routed = read_ids(s.entry.data(), k, op_.spec.experts, s.hashed.data());
+    }
+    const algorithm::RouteInputs inputs{
+        {context.arena.row(op_.logits, r), op_.logits.width}, correction_, expert_scale_, s.hashed};
+    if (!routed || !algorithm::route(op_.spec, inputs, s.scores, s.ids, {weights, k})) {
+      // Whoever reads the failed row finds experts that exist and count for nothing.
+      context.mark(r);
+      std::iota(s.ids.begin(), s.ids.end(), 0u);
+      std::fill_n(weights, k, 0.f);
+    }
+    std::copy(s.ids.begin(), s.ids.end(), ids);
+  }
+
+  backend::Route op_;
+  std::span<const float> correction_, expert_scale_;
+  std::vector<Scratch> scratch_;  ///< by thread
+};
+
+/// The rows of a step by the experts that they chose; an entry is a pair of both. Experts ascend,
+/// and within one its rows.
+class Grouping {
+ public:
+  Grouping() = default;
+  Grouping(std::size_t rows, std::size_t chosen, std::size_t experts)
+      : ids_(rows * chosen),
+        offsets_(experts + 1),
+        rows_(rows * chosen),
+        weights_(rows * chosen),
+        runs_(rows * chosen),
+        run_offsets_(experts + 1),
+        active_(experts) {}
+
+  /// Groups the rows of the context's step. Rows whose ids are no ids are marked and left out.
+  void make(Context& context, const backend::Experts& op) noexcept {
+    const std::size_t k = op.ids.width, experts = op.experts;
+    std::fill(offsets_.begin(), offsets_.end(), 0u);
+    for (std::size_t r = 0; r < context.rows(); ++r) {
+      std::uint32_t* const ids = ids_.data() + r * k;
+      if (!read_ids(context.arena.row(op.ids, r), k, experts, ids)) {
+        context.mark(r);
+        std::fill_n(ids, k, kNoExpert);
+        continue;
+      }
+      for (std::size_t i = 0; i < k; ++i) ++offsets_[ids[i] + 1];
+    }
+    std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+    // While it is filled, offsets_[e] runs from the begin of its group to its end.
+    for (std::size_t i = 0; i < context.rows() * k; ++i) {
+      if (ids_[i] == kNoExpert) continue;
+      const std::uint32_t entry = offsets_[ids_[i]]++;
+      rows_[entry] = static_cast<std::uint32_t>(i / k);
+      weights_[entry] = context.arena.row(op.weights, i / k)[i % k];
+    }
+    for (std::size_t e = experts; e > 0; --e) offsets_[e] = offsets_[e - 1];
+    offsets_[0] = 0;
+    make_runs(context);
+  }
+
+  std::size_t entries() const noexcept { return offsets_.back(); }
+  std::size_t begin(std::size_t expert) const noexcept { return offsets_[expert]; }
+  std::size_t count(std::size_t expert) const noexcept {
+    return offsets_[expert + 1] - offsets_[expert];
+  }
+  /// Experts with rows, ascending.
+  std::span<const std::uint32_t> active() const noexcept { return {active_.data(), active_count_}; }
+  std::size_t row(std::size_t entry) const noexcept { return rows_[entry]; }
+  float weight(std::size_t entry) const noexcept { return weights_[entry]; }
+  /// Runs of one token class among an expert's rows, counted from its first.
+  std::span<const ClassRun> runs(std::size_t expert) const noexcept {
+    return {runs_.data() + run_offsets_[expert], run_offsets_[expert + 1] - run_offsets_[expert]};
+  }
+  std::size_t bytes() const noexcept {
+    return ids_.size() * 3 * sizeof(std::uint32_t) + runs_.size() * sizeof(ClassRun) +
+           offsets_.size() * 3 * sizeof(std::uint32_t);
+  }
+
+ private:
+  static constexpr std::uint32_t kNoExpert = ~std::uint32_t{0};
+
+  void make_runs(const Context& context) noexcept {
+    std::uint32_t runs = 0;
+    active_count_ = 0;
+    for (std::size_t e = 0; e + 1 < offsets_.size(); ++e) {
+      run_offsets_[e] = runs;
+      if (count(e) > 0) active_[active_count_++] = static_cast<std::uint32_t>(e);
+      for (std::size_t i = 0; i < count(e); ++i) {
+        const std::size_t token_class = context.class_of(rows_[begin(e) + i]);
+        if (runs == run_offsets_[e] || runs_[runs - 1].token_class != token_class) {
+          runs_[runs++] = {i, 0, token_class};
+        }
+        ++runs_[runs - 1].rows;
+      }
+    }
+    run_offsets_.back() = runs;
+  }
+
+  std::vector<std::uint32_t> ids_;      ///< [rows, k]
+  std::vector<std::uint32_t> offsets_;  ///< [E + 1]: entries of each expert
+  std::vector<std::uint32_t> rows_;     ///< by entry
+  std::vector<float> weights_;          ///< by entry
+  std::vector<ClassRun> runs_;
+  std::vector<std::uint32_t> run_offsets_;  ///< [E + 1]
+  std::vector<std::uint32_t> active_;
+  std::size_t active_count_ = 0;
+};
+
+class ExpertsExecutor final : public Executor {
+ public:
+  ExpertsExecutor(const backend::Experts& op, const Context& context)
+      : op_(op),
+        width_(op.spec.width),
+        hidden_width_(op.spec.hidden),
+        up_(context, op.up, op.up_bias),
+        down_(context, op.down, op.down_bias),
+        gated_(op.gate != backend::kNoWeight),
+        groups_(context.max_rows, op.ids.width, op.experts) {
+    if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
+    LEMMA_CHECK(op.in.width == width_ && op.out.width == width_ && up_.cols() == width_);
+    LEMMA_CHECK(up_.outputs() == std::size_t{op.experts} * hidden_width_);
+    LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
+    LEMMA_CHECK(down_.outputs() == std::size_t{op.experts} * width_);
+    LEMMA_CHECK(down_.cols() == hidden_width_);
+    const std::size_t entries = std::size_t{context.max_rows} * op.ids.width;
+    const bool all_int8 = up_.wants_int8() && (!gated_ || gate_.wants_int8());
+    wants_int8_ = up_.wants_int8() || (gated_ && gate_.wants_int8());
+    if (wants_int8_) quantized_in_ = QuantizedBuffer(entries, width_);
+    if (!all_int8 || op.weigh_inputs) in_ = floats(entries * width_);
+    if (down_.wants_int8()) {
+      quantized_hidden_ = QuantizedBuffer(entries, hidden_width_);
+    } else {
+      hidden_ = floats(entries * hidden_width_);
+    }
+    scratch_.resize(static_cast<std::size_t>(context.pool.threads()));
+    for (auto& scratch : scratch_) scratch.resize(2 * context.max_rows * Linear::kChunk);
+  }
+
+  void run(Context& context) noexcept override {
+    groups_.make(context, op_);
+    gather(context);
+    const std::size_t entries = groups_.entries(), product = hidden_width_ * width_;
+    const std::size_t chunks = (hidden_width_ + Linear::kChunk - 1) / Linear::kChunk;
+    context.each(groups_.active().size() * chunks, 2 * entries * product,
+                 [&](std::size_t item, int thread) {
+                   widen(context, groups_.active()[item / chunks], item % chunks,
+                         scratch_[static_cast<std::size_t>(thread)].data());
+                 });
+    context.each((width_ + Linear::kChunk - 1) / Linear::kChunk, entries * product,
+                 [&](std::size_t chunk, int thread) {
+                   combine(context, chunk, scratch_[static_cast<std::size_t>(thread)].data());
+                 });
+    context.settle(op_.ids);
+  }
+
+  std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
+  std::string format() const override { return formats({&gate_, &up_, &down_}); }
+  std::size_t scratch_bytes() const noexcept override {
+    return scratch_.size() * scratch_.front().size() * sizeof(float) + in_.size() + hidden_.size() +
+           quantized_in_.bytes() + quantized_hidden_.bytes() + groups_.bytes();
+  }
+
+ private:
+  static base::AlignedBuffer floats(std::size_t n) {
+    return base::AlignedBuffer::uninitialized(n * sizeof(float));
+  }
+  float* in() noexcept { return reinterpret_cast<float*>(in_.data()); }
+  float* hidden() noexcept { return reinterpret_cast<float*>(hidden_.data()); }
+
+  /// The input of each entry, weighed if the model says so, in the forms that the products read.
+  void gather(Context& context) noexcept {
+    const bool weighed = op_.weigh_inputs, floats_too = !in_.empty();
+    QuantizedRows rows;
+    if (wants_int8_ && !weighed) rows = context.quantized(op_.in);
+    context.each(groups_.entries(), groups_.entries() * width_, [&](std::size_t entry, int) {
+      const std::size_t row = groups_.row(entry);
+      const float* const x = context.arena.row(op_.in, row);
+      float* const to = in_.empty() ? nullptr : in() + entry * width_;
+      if (weighed) {
+        for (std::size_t i = 0; i < width_; ++i) to[i] = groups_.weight(entry) * x[i];
+      } else if (floats_too) {
+        std::memcpy(to, x, width_ * sizeof(float));
+      }
+      if (!wants_int8_) return;
+      const QuantizedRows own = quantized_in_.rows(width_, entry);
+      if (weighed) {
+        context.kernels.quantize(to, width_, own);
+      } else {
+        copy_row(rows, row, own);
+      }
+    });
+  }
+
+  void copy_row(const QuantizedRows& from, std::size_t row,
+                const QuantizedRows& to) const noexcept {
+    const std::size_t groups = width_ / kGroup;
+    std::memcpy(to.codes, from.codes + row * width_, width_);
+    std::memcpy(to.scales, from.scales + row * groups, groups * sizeof(float));
+    std::memcpy(to.scaled_sums, from.scaled_sums + row * groups, groups * sizeof(float));
+    std::memcpy(to.sums, from.sums + row * groups * 3, groups * 3 * sizeof(std::int32_t));
+  }
+
+  /// One chunk of an expert's hidden rows. `scratch` holds [2, rows, 64].
+  void widen(Context& context, std::size_t expert, std::size_t chunk, float* scratch) noexcept {
+    const std::size_t begin = groups_.begin(expert), rows = groups_.count(expert);
+    const std::size_t first = chunk * Linear::kChunk, at = expert * hidden_width_ + first;
+    const std::size_t count = std::min(Linear::kChunk, hidden_width_ - first);
+    ProductInput input{in_.empty() ? nullptr : in() + begin * width_, {}, groups_.runs(expert)};
+    if (wants_int8_) input.quantized = quantized_in_.rows(width_, begin);
+    float* const up = scratch;
+    float* const gate = scratch + rows * Linear::kChunk;
+    up_.run(context.kernels, input, at, count, up, Linear::kChunk);
+    if (gated_) gate_.run(context.kernels, input, at, count, gate, Linear::kChunk);
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* const own = up + r * Linear::kChunk;
+      activate(context.kernels, op_.spec.activation, gated_ ? gate + r * Linear::kChunk : own,
+               gated_ ? own : nullptr, count, own);
+      if (down_.wants_int8()) {
+        context.kernels.quantize(own, count,
+                                 quantized_hidden_.rows(hidden_width_, begin + r, first));
+      } else {
+        std::memcpy(hidden() + (begin + r) * hidden_width_ + first, own, count * sizeof(float));
+      }
+    }
+  }
+
+  /// One chunk of every row's output: the experts in ascending id.
+  void combine(Context& context, std::size_t chunk, float* scratch) noexcept {
+    const std::size_t first = chunk * Linear::kChunk;
+    const std::size_t count = std::min(Linear::kChunk, width_ - first);
+    for (std::size_t r = 0; r < context.rows(); ++r) {
+      std::fill_n(context.arena.row(op_.out, r) + first, count, 0.f);
+    }
+    for (const std::size_t expert : groups_.active()) {
+      const std::size_t begin = groups_.begin(expert);
+      ProductInput input{
+          hidden_.empty() ? nullptr : hidden() + begin * hidden_width_, {}, groups_.runs(expert)};
+      if (down_.wants_int8()) input.quantized = quantized_hidden_.rows(hidden_width_, begin);
+      down_.run(context.kernels, input, expert * width_ + first, count, scratch, Linear::kChunk);
+      for (std::size_t i = 0; i < groups_.count(expert); ++i) {
+        float* const out = context.arena.row(op_.out, groups_.row(begin + i)) + first;
+        const float* const y = scratch + i * Linear::kChunk;
+        const float weight = op_.weigh_inputs ? 1.f : groups_.weight(begin + i);
+        for (std::size_t c = 0; c < count; ++c) out[c] += weight * y[c];
+      }
+    }
+  }
+
+  backend::Experts op_;
+  std::size_t width_, hidden_width_;  ///< of one expert
+  Linear gate_, up_, down_;           ///< stacks
+  bool gated_, wants_int8_ = false;
+  Grouping groups_;
+  base::AlignedBuffer in_;        ///< [entries, D], if a product reads f32 or inputs are weighed
+  QuantizedBuffer quantized_in_;  ///< [entries, D], if a product reads int8
+  base::AlignedBuffer hidden_;    ///< [entries, F], or
+  QuantizedBuffer quantized_hidden_;         ///< the same in int8
+  std::vector<std::vector<float>> scratch_;  ///< by thread
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> plan(const backend::Route& op, const Context& context) {
+  return std::make_unique<RouteExecutor>(op, context);
+}
+std::unique_ptr<Executor> plan(const backend::Experts& op, const Context& context) {
+  return std::make_unique<ExpertsExecutor>(op, context);
+}
+
+}  // namespace lemma::cpu
