@@ -159,7 +159,8 @@ struct Recur {
   std::vector<Tensor> channels;
   Tensor decay, beta, gate, out;  ///< decay: alpha [T, H] of Gated DeltaNet, forget of KDA
 };
-/// out = in * sigmoid(gate); a gate of width 1 counts for the whole row.
+/// out = in * sigmoid(gate); a gate narrower than the row has one number for each of as many equal
+/// runs of it (heads), a gate of width 1 one for the whole row.
 struct Gate {
   Tensor in, gate, out;
 };

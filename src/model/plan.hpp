@@ -110,7 +110,8 @@ struct Mla {
   WeightRef key_up;                         ///< [H * dn, c], or [H * c, dn] where transposed
   WeightRef value_up;                       ///< [H * dv, c]
   bool key_up_transposed = false;
-  Linear gate;  ///< [H * dv, D] or [H, D] (one number per head), where spec.output_gate
+  Linear gate;  ///< [H * dv, D], or [H, D] where gate_per_head; where spec.output_gate
+  bool gate_per_head = false;
   Linear output;
   std::optional<TokenIndexer> indexer;
   /// Attends to the tokens that this layer's indexer chose.
@@ -174,7 +175,8 @@ struct Moe {
   WeightRef hash_table;                ///< [V, k]
   /// The router reads the stream under this norm instead of the site's normed stream.
   std::optional<Norm> router_norm;
-  Linear gate, up, down;  ///< stacks [E * F, D], [E * F, D], [E * D, F]; biases [E, F], [E, D]
+  float router_scale = 1.f;  ///< of what the router reads
+  Linear gate, up, down;     ///< stacks [E * F, D], [E * F, D], [E * D, F]; biases [E, F], [E, D]
   Linear latent_down, latent_up;
   std::optional<Norm> latent_norm;
   std::optional<DenseMlp> shared;

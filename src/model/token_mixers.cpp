@@ -110,7 +110,10 @@ Tensor Recorder::mix(const Mla& mla, Input input) {
   emit(attend);
 
   Tensor heads_out = attend.out;
-  if (mla.gate) heads_out = gate(heads_out, project(mla.gate, x, heads_out.width, "gate"), "gated");
+  if (mla.gate) {
+    const std::uint32_t width = mla.gate_per_head ? spec.heads : heads_out.width;
+    heads_out = gate(heads_out, project(mla.gate, x, width, "gate"), "gated");
+  }
   return project(mla.output, heads_out, plan_.width, "output");
 }
 

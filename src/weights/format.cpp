@@ -11,9 +11,9 @@ namespace {
 
 // In the order of the enumerators.
 constexpr std::array<const FormatTraits*, kFormats.size() + 1> kTable = {
-    &formats::kF32Traits,  &formats::kF16Traits,  &formats::kBF16Traits, &formats::kQ8_0Traits,
-    &formats::kQ4_0Traits, &formats::kQ4_KTraits, &formats::kQ6_KTraits, &formats::kQ5_0Traits,
-    &formats::kI32Traits,
+    &formats::kF32Traits,  &formats::kF16Traits,  &formats::kBF16Traits,
+    &formats::kQ8_0Traits, &formats::kQ4_0Traits, &formats::kQ4_KTraits,
+    &formats::kQ6_KTraits, &formats::kQ5_0Traits, &formats::kI32Traits,
 };
 
 constexpr char lower(char c) noexcept {
