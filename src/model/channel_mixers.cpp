@@ -53,8 +53,8 @@ Tensor Recorder::mix(const Moe& moe, Input input) {
 
 std::pair<Tensor, Tensor> Recorder::route(const Moe& moe, Input input) {
   const algorithm::RoutingSpec& spec = moe.routing;
-  const Tensor x =
-      moe.router_norm ? norm(*moe.router_norm, input.stream, "router_norm") : input.normed;
+  Tensor x = moe.router_norm ? norm(*moe.router_norm, input.stream, "router_norm") : input.normed;
+  if (moe.router_scale != 1.f) x = add(x, x, "router_scaled", 0.f, moe.router_scale);
   backend::Route op{.spec = spec, .logits = project(moe.router, x, spec.experts, "router")};
   op.correction = bind_vector(moe.correction, spec.experts);
   op.expert_scale = bind_vector(moe.expert_scale, spec.experts);

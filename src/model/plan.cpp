@@ -132,6 +132,7 @@ void validate(const Moe& moe, const Plan& plan, std::size_t layer) {
           "the experts' width differs from the model's");
   require(moe.shared || !moe.shared_gate, "there is a gate for shared experts, but none of them");
   validate(moe.router_norm);
+  require(std::isfinite(moe.router_scale), "the router's scale is not finite");
   validate(moe.latent_norm);
   if (moe.shared) validate(*moe.shared, plan, layer);
 }

@@ -2,39 +2,28 @@
 #include "model/plan_print.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <string_view>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "model/plan_words.hpp"
 #include "weights/gguf/types.hpp"
 
 namespace lemma::model {
-namespace {
+namespace print {
 
 using algorithm::Activation;
 using algorithm::NormKind;
-using algorithm::RopeLayout;
-using algorithm::RopePlacement;
-using algorithm::RopeSpec;
-using Json = nlohmann::ordered_json;  // members keep the order in which they are written here
+using algorithm::RouteScore;
 
-template <typename... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
-template <typename... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>;
-
-const char* word(NormKind kind) {
+const char* word(NormKind kind) noexcept {
   return kind == NormKind::kRms ? "rms" : "layer";
 }
 
-const char* word(QkNorm::Extent extent) {
+const char* word(QkNorm::Extent extent) noexcept {
   switch (extent) {
     case QkNorm::Extent::kPerHead:
       return "per_head";
@@ -46,7 +35,7 @@ const char* word(QkNorm::Extent extent) {
   return "?";
 }
 
-const char* word(Activation activation) {
+const char* word(Activation activation) noexcept {
   switch (activation) {
     case Activation::kSilu:
       return "silu";
@@ -66,7 +55,21 @@ const char* word(Activation activation) {
   return "?";
 }
 
-const char* word(View::Kind kind) {
+const char* word(RouteScore score) noexcept {
+  switch (score) {
+    case RouteScore::kSoftmax:
+      return "softmax";
+    case RouteScore::kSoftmaxOverChosen:
+      return "softmax_over_chosen";
+    case RouteScore::kSigmoid:
+      return "sigmoid";
+    case RouteScore::kSqrtSoftplus:
+      return "sqrt_softplus";
+  }
+  return "?";
+}
+
+const char* word(View::Kind kind) noexcept {
   switch (kind) {
     case View::Kind::kWhole:
       return "whole";
@@ -86,156 +89,24 @@ const char* word(View::Kind kind) {
   return "?";
 }
 
-// A float as the shortest decimal that reads back as the same f32: 0.1, not 0.10000000149011612.
-Json number(float value) {
-  return std::isfinite(value) ? Json::parse(fmt::format("{}", value)) : Json(nullptr);
-}
+}  // namespace print
 
-Json json(const WeightRef& weight) {
-  if (!weight) return nullptr;
-  Json out{{"tensor", weight.tensor}, {"view", word(weight.view.kind)}};
-  if (weight.view.begin != 0 || weight.view.end != 0) {
-    out["begin"] = weight.view.begin;
-    out["end"] = weight.view.end;
-  }
-  if (weight.view.stride != 0) out["stride"] = weight.view.stride;
-  return out;
-}
+namespace {
 
-Json json(const Linear& linear) {
-  if (!linear) return nullptr;
-  return {{"weight", json(linear.weight)}, {"bias", json(linear.bias)}};
-}
+using algorithm::RopeLayout;
+using algorithm::RopePlacement;
+using algorithm::RopeSpec;
+using print::Overloaded;
+using print::word;
 
-Json json(const Norm& norm) {
-  return {{"kind", word(norm.spec.kind)},
-          {"eps", number(norm.spec.eps)},
-          {"weight", json(norm.weight)},
-          {"bias", json(norm.bias)}};
-}
-
-Json json(const std::optional<Norm>& norm) {
-  return norm ? json(*norm) : Json(nullptr);
-}
-
-Json json(const algorithm::RopeScaling& scaling) {
-  return std::visit(Overloaded{
-                        [](std::monostate) { return Json(nullptr); },
-                        [](const algorithm::LinearScaling& s) {
-                          return Json{{"kind", "linear"}, {"factor", number(s.factor)}};
-                        },
-                        [](const algorithm::ProportionalScaling& s) {
-                          return Json{{"kind", "proportional"},
-                                      {"active_fraction", number(s.active_fraction)},
-                                      {"factor", number(s.factor)}};
-                        },
-                        [](const algorithm::YarnScaling& s) {
-                          return Json{{"kind", "yarn"},
-                                      {"factor", number(s.factor)},
-                                      {"original_context", number(s.original_context)},
-                                      {"beta_fast", number(s.beta_fast)},
-                                      {"beta_slow", number(s.beta_slow)},
-                                      {"truncate", s.truncate}};
-                        },
-                        [](const algorithm::Llama3Scaling& s) {
-                          return Json{{"kind", "llama3"},
-                                      {"factor", number(s.factor)},
-                                      {"low_freq_factor", number(s.low_freq_factor)},
-                                      {"high_freq_factor", number(s.high_freq_factor)},
-                                      {"original_context", number(s.original_context)}};
-                        },
-                        [](const algorithm::FactorScaling& s) {
-                          Json factors = Json::array();
-                          for (const float factor : s.factors) factors.push_back(number(factor));
-                          return Json{{"kind", "factors"}, {"factors", std::move(factors)}};
-                        },
-                    },
-                    scaling);
-}
-
-Json json(const RopeSpec& rope) {
-  return {{"rotary_dim", rope.rotary_dim},
-          {"theta", number(rope.theta)},
-          {"layout", rope.layout == RopeLayout::kSplitHalf ? "split_half" : "interleaved"},
-          {"placement", rope.placement == RopePlacement::kPrefix ? "prefix" : "suffix"},
-          {"attention_factor", number(rope.attention_factor)},
-          {"scaling", json(rope.scaling)},
-          {"sections", rope.sections},
-          {"interleaved_sections", rope.interleaved_sections}};
-}
-
-Json json(const Gqa& gqa) {
-  const algorithm::GqaSpec& spec = gqa.spec;
-  Json out{{"kind", "gqa"},
-           {"query_heads", spec.query_heads},
-           {"kv_heads", spec.kv_heads},
-           {"head_dim", spec.head_dim},
-           {"value_dim", spec.value_dim},
-           {"scale", number(spec.scale)},
-           {"window", spec.window},
-           {"softcap", number(spec.softcap)},
-           {"alibi_max_bias", number(spec.alibi_max_bias)},
-           {"temperature_scale", number(spec.temperature_scale)},
-           {"temperature_floor", spec.temperature_floor},
-           {"clamp", number(gqa.clamp)},
-           {"query", json(gqa.query)},
-           {"key", json(gqa.key)},
-           {"value", json(gqa.value)},
-           {"output", json(gqa.output)},
-           {"sinks", json(gqa.sinks)}};
-  out["qk_norm"] = gqa.qk_norm ? Json{{"extent", word(gqa.qk_norm->extent)},
-                                      {"query", json(gqa.qk_norm->query)},
-                                      {"key", json(gqa.qk_norm->key)}}
-                               : Json(nullptr);
-  out["rope"] = gqa.rope ? json(*gqa.rope) : Json(nullptr);
-  return out;
-}
-
-Json json(const DenseMlp& mlp) {
-  const algorithm::ActivationSpec& activation = mlp.spec.activation;
-  return {{"kind", "dense_mlp"},
-          {"width", mlp.spec.width},
-          {"hidden", mlp.spec.hidden},
-          {"gated", mlp.spec.gated},
-          {"activation",
-           {{"kind", word(activation.kind)},
-            {"limit", number(activation.limit)},
-            {"alpha", number(activation.alpha)},
-            {"beta", number(activation.beta)},
-            {"linear_beta", number(activation.linear_beta)}}},
-          {"gate", json(mlp.gate)},
-          {"up", json(mlp.up)},
-          {"down", json(mlp.down)}};
-}
-
-template <typename Other>
-Json json(const Other& mixer) {
-  return {{"kind", mixer_name(Mixer(mixer))}};
-}
-
-Json json(const Site& site) {
-  return {{"norm", json(site.norm)},
-          {"shares_norm", site.shares_norm},
-          {"mixer", std::visit([](const auto& mixer) { return json(mixer); }, site.mixer)},
-          {"branch_norm", json(site.branch_norm)},
-          {"scale", number(site.scale)},
-          {"sum_norm", json(site.sum_norm)}};
-}
-
-Json json(const Layer& layer) {
-  Json sites = Json::array();
-  for (const Site& site : layer.sites) sites.push_back(json(site));
-  return {{"side_by_side", layer.side_by_side},
-          {"scale", number(layer.scale)},
-          {"sites", std::move(sites)}};
-}
-
-// All that layer `index` is, but for its number in the tensors' names: equal for equal layers.
+// All that layer `index` is, but for its number: equal for equal layers.
 std::string signature(const Layer& layer, std::size_t index) {
-  std::string out = json(layer).dump();
+  std::string out = print::layer_json(layer);
   const std::string number = fmt::format("\"blk.{}.", index);
   for (std::size_t at = 0; (at = out.find(number, at)) != std::string::npos;)
     out.replace(at, number.size(), "\"blk.*.");
+  const std::string row = fmt::format("\"index\":{},", index);  // of a per-layer input
+  if (const std::size_t at = out.find(row); at != std::string::npos) out.erase(at, row.size());
   return out;
 }
 
@@ -280,6 +151,14 @@ std::string text(const RopeSpec& rope, std::uint32_t head_dim) {
   return out;
 }
 
+std::string text(const std::optional<RopeSpec>& rope, std::uint32_t head_dim) {
+  return rope ? text(*rope, head_dim) : "no rope";
+}
+
+std::string temperature(float scale, std::uint32_t floor) {
+  return scale == 0.f ? "" : fmt::format(", temperature {} per {} positions", scale, floor);
+}
+
 std::string text(const Gqa& gqa) {
   const algorithm::GqaSpec& spec = gqa.spec;
   std::string out = fmt::format("attention {} heads on {} KV heads of {}", spec.query_heads,
@@ -287,35 +166,138 @@ std::string text(const Gqa& gqa) {
   if (spec.value_dim != spec.head_dim) out += fmt::format(" (values {})", spec.value_dim);
   out += fmt::format(", scale {:.6g}", spec.scale);
   out += spec.window ? fmt::format(", window {}", spec.window) : ", full";
+  if (!spec.causal) out += ", in both directions";
   if (spec.softcap != 0.f) out += fmt::format(", soft-cap {}", spec.softcap);
   if (spec.sinks) out += ", sinks";
   if (spec.alibi_max_bias != 0.f) out += fmt::format(", alibi {}", spec.alibi_max_bias);
-  if (spec.temperature_scale != 0.f)
-    out += fmt::format(", temperature {} per {} positions", spec.temperature_scale,
-                       spec.temperature_floor);
+  out += temperature(spec.temperature_scale, spec.temperature_floor);
   if (gqa.clamp != 0.f) out += fmt::format(", q/k/v clamped to {}", gqa.clamp);
   if (gqa.query.bias) out += ", q bias";
   if (gqa.key.bias) out += ", k bias";
   if (gqa.value.bias) out += ", v bias";
   if (gqa.output.bias) out += ", output bias";
+  if (gqa.gate) out += ", gated";
+  if (gqa.source) out += fmt::format(", on keys and values of layer {}", *gqa.source);
+  if (!gqa.source && !gqa.value) out += ", values are the raw keys";
+  if (gqa.value_norm) out += "\n      values " + text(*gqa.value_norm);
   if (gqa.qk_norm)
     out += fmt::format("\n      q/k {}, {}", text(gqa.qk_norm->query), word(gqa.qk_norm->extent));
-  out += "\n      " + (gqa.rope ? text(*gqa.rope, spec.head_dim) : std::string("no rope"));
+  out += "\n      " + text(gqa.rope, spec.head_dim);
+  if (!gqa.indexer) return out;
+  const algorithm::MsaSpec& indexer = gqa.indexer->spec;
+  return out + fmt::format("\n      each KV head chooses {} blocks of {} keys by heads of {}",
+                           indexer.top_k, indexer.block_size, indexer.index_dim);
+}
+
+std::string text(const Mla& mla) {
+  const algorithm::MlaSpec& spec = mla.spec;
+  std::string out =
+      fmt::format("latent attention {} heads of {} + {} (values {}), latent {}", spec.heads,
+                  spec.nope_dim, spec.rope_dim, spec.value_dim, spec.latent_rank);
+  if (spec.q_rank > 0) out += fmt::format(", query latent {}", spec.q_rank);
+  out += fmt::format(", scale {:.6g}", spec.scale);
+  out += temperature(spec.temperature_scale, spec.temperature_floor);
+  if (mla.gate) out += mla.gate_per_head ? ", gated by head" : ", gated";
+  if (mla.selection_source)
+    out += fmt::format(", over the tokens that layer {} chose", *mla.selection_source);
+  out += "\n      " + text(mla.rope, spec.rope_dim);
+  if (!mla.indexer) return out;
+  const TokenIndexer& indexer = *mla.indexer;
+  out += fmt::format("\n      chooses {} tokens by {} heads of {}", indexer.spec.top_k,
+                     indexer.spec.heads, indexer.spec.dim);
+  if (indexer.kpool > 0)
+    out += fmt::format(", pools of {}{}", indexer.kpool,
+                       indexer.always_select_tail ? " and the tail" : "");
+  return out + "\n      " + text(indexer.rope, indexer.spec.dim);
+}
+
+std::string text(const CompressedSparse& sparse) {
+  const algorithm::CompressedSparseSpec& spec = sparse.spec;
+  std::string out = fmt::format(
+      "compressed sparse attention {} heads of {} on one row, query latent {}, "
+      "scale {:.6g}, window {}",
+      spec.heads, spec.head_dim, spec.q_rank, spec.scale, spec.window);
+  if (spec.sinks) out += ", sinks";
+  out += fmt::format(", output in {} groups of {}", spec.output_groups, spec.output_rank);
+  if (spec.ratio > 0)
+    out += fmt::format("\n      an entry for {} tokens{}", spec.ratio,
+                       spec.overlap ? " and the ones before them" : "");
+  if (spec.selection == algorithm::EntrySelection::kIndexer)
+    out += fmt::format(", {} chosen by {} heads of {}", spec.indexer.top_k, spec.indexer.heads,
+                       spec.indexer.dim);
+  return out + "\n      " + text(spec.rope, spec.head_dim);
+}
+
+std::string text(const GatedDeltaNet& net) {
+  const algorithm::GatedDeltaNetSpec& spec = net.spec;
+  return fmt::format(
+      "gated delta net {} value heads of {} on {} key heads of {} ({}), convolution {}",
+      spec.value_heads, spec.value_dim, spec.key_heads, spec.key_dim,
+      spec.mapping == algorithm::KeyHeads::kTiled ? "tiled" : "grouped", spec.kernel);
+}
+
+std::string text(const Kda& kda) {
+  std::string out = fmt::format("delta attention (KDA) {} heads of {}, convolution {}",
+                                kda.spec.heads, kda.spec.dim, kda.spec.kernel);
+  if (kda.spec.lower_bound != 0.f) out += fmt::format(", log decay above {}", kda.spec.lower_bound);
+  return out;
+}
+
+std::string text(const algorithm::MlpSpec& spec) {
+  const algorithm::ActivationSpec& activation = spec.activation;
+  std::string out = fmt::format("{} -> {}, {}, {}", spec.width, spec.hidden, word(activation.kind),
+                                spec.gated ? "gated" : "ungated");
+  if (activation.limit != 0.f)
+    out += fmt::format(", limit {}{}", activation.limit,
+                       activation.limit_after ? " after the activation" : "");
   return out;
 }
 
 std::string text(const DenseMlp& mlp) {
-  const algorithm::ActivationSpec& activation = mlp.spec.activation;
-  std::string out = fmt::format("feed-forward {} -> {}, {}, {}", mlp.spec.width, mlp.spec.hidden,
-                                word(activation.kind), mlp.spec.gated ? "gated" : "ungated");
-  if (activation.limit != 0.f) out += fmt::format(", limit {}", activation.limit);
-  if (mlp.up.bias || mlp.down.bias) out += ", biases";
+  return "feed-forward " + text(mlp.spec) + (mlp.up.bias || mlp.down.bias ? ", biases" : "");
+}
+
+std::string text(const algorithm::RoutingSpec& spec) {
+  if (spec.hashed)
+    return fmt::format("{} of {} experts by token id, weights {}", spec.chosen, spec.experts,
+                       word(spec.score));
+  std::string out =
+      fmt::format("{} of {} experts, {}", spec.chosen, spec.experts, word(spec.score));
+  if (spec.correction) out += " with a bias for the choice";
+  if (spec.groups > 1)
+    out += fmt::format(", of the best {} of {} groups", spec.kept_groups, spec.groups);
   return out;
 }
 
-template <typename Other>
-std::string text(const Other& mixer) {
-  return mixer_name(Mixer(mixer));
+std::string text(const Moe& moe) {
+  const algorithm::RoutingSpec& routing = moe.routing;
+  std::string out = text(routing);
+  out += routing.normalize ? ", weights sum to 1" : ", weights as they are";
+  if (routing.scale != 1.f) out += fmt::format(", times {}", routing.scale);
+  if (routing.scale_per_expert) out += ", times a factor per expert";
+  if (moe.weigh_inputs) out += ", inputs are weighed";
+  if (moe.router_norm) out += "\n      router reads the stream under " + text(*moe.router_norm);
+  if (moe.router_scale != 1.f) out += fmt::format(", times {:.6g}", moe.router_scale);
+  out += "\n      each " + text(moe.expert);
+  if (moe.up.bias || moe.down.bias) out += ", biases";
+  if (moe.latent_down) out += ", in a latent space";
+  if (!moe.shared) return out;
+  return out + "\n      shared " + text(moe.shared->spec) + (moe.shared_gate ? ", weighed" : "");
+}
+
+std::string text(const FfnSum& sum) {
+  std::string out = "the sum of";
+  for (const FfnSum::Part& part : sum.parts) {
+    if (part.norm) out += "\n      " + text(*part.norm);
+    out += "\n      " + std::visit([](const auto& mixer) { return text(mixer); }, part.mixer);
+    if (part.branch_norm) out += "\n      its branch: " + text(*part.branch_norm);
+  }
+  return out;
+}
+
+std::string text(const PerLayerInput& input) {
+  return fmt::format("the token's own row of {} for this layer, gated by {}", input.width,
+                     word(input.activation.kind));
 }
 
 std::string text(const Layer& layer) {
@@ -331,6 +313,15 @@ std::string text(const Layer& layer) {
   }
   if (layer.scale != 1.f) out += fmt::format("    stream times {}\n", layer.scale);
   return out;
+}
+
+std::string text(const Residual& residual) {
+  if (const auto* hyper = std::get_if<HyperConnections>(&residual))
+    return fmt::format("  hyper-connections: {} streams, {} Sinkhorn iterations\n",
+                       hyper->spec.streams, hyper->spec.iterations);
+  if (const auto* blocks = std::get_if<AttentionResidual>(&residual))
+    return fmt::format("  attention residual: blocks of {} layers\n", blocks->spec.block_size);
+  return "";
 }
 
 // One entry for a run of equal layers. Where kinds alternate (windows, layers without rope) runs
@@ -362,30 +353,6 @@ std::string text_of_layers(const std::vector<Layer>& layers) {
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
-  Json layers = Json::array();
-  for (const Layer& layer : plan.layers) layers.push_back(json(layer));
-  const Json out{{"architecture", plan.architecture},
-                 {"name", plan.name},
-                 {"width", plan.width},
-                 {"vocabulary", plan.vocabulary},
-                 {"context", plan.context},
-                 {"embedding",
-                  {{"table", json(plan.embedding.table)},
-                   {"positions", json(plan.embedding.positions)},
-                   {"position_rows", plan.embedding.position_rows},
-                   {"scale", number(plan.embedding.scale)},
-                   {"norm", json(plan.embedding.norm)}}},
-                 {"layers", std::move(layers)},
-                 {"final_norm", json(plan.final_norm)},
-                 {"head",
-                  {{"output", json(plan.head.output)},
-                   {"scale", number(plan.head.scale)},
-                   {"softcap", number(plan.head.softcap)}}}};
-  // A name from the file may not be UTF-8.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string to_text(const Plan& plan) {
   std::string out =
       fmt::format("{}{}{}: width {}, vocabulary {}, context {}, {} layers\n", plan.architecture,
@@ -395,8 +362,11 @@ std::string to_text(const Plan& plan) {
   if (plan.embedding.scale != 1.f) out += fmt::format(" times {}", plan.embedding.scale);
   if (plan.embedding.positions)
     out += fmt::format(", learned positions for {}", plan.embedding.position_rows);
+  if (plan.embedding.token_type) out += ", first token type";
   if (plan.embedding.norm) out += ", " + text(*plan.embedding.norm);
-  out += "\n";
+  if (plan.embedding.per_layer)
+    out += fmt::format(", a row of {} for each layer", plan.embedding.per_layer->width);
+  out += "\n" + text(plan.residual);
 
   out += text_of_layers(plan.layers);
   if (plan.final_norm) out += "  final " + text(*plan.final_norm) + "\n";

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "model/arch/arch.hpp"
 #include "model/arch/tiny_checkpoint.hpp"
+#include "model/plan_cost.hpp"
 
 namespace lemma::model {
 namespace {
@@ -82,6 +84,155 @@ TEST(PlanJson, IsSoundForANameThatIsNotUtf8) {
   TinyCheckpoint tiny = TinyCheckpoint::llama(1);
   tiny.set("general.name", std::string("\xff\xfe"));
   EXPECT_TRUE(nlohmann::json::accept(to_json(make_plan(tiny, {}))));
+}
+
+// A plan that has every word once, with weights by made-up names.
+Plan plan_of_all_words() {
+  int next = 0;
+  const auto weight = [&] { return WeightRef{fmt::format("w{}", next++), {}}; };
+  const auto linear = [&] { return Linear{weight(), {}}; };
+  const auto norm = [&] { return Norm{.spec = {}, .weight = weight(), .bias = {}}; };
+  Plan plan = make_plan(TinyCheckpoint::llama(1), {});
+  plan.embedding.token_type = weight();
+  plan.embedding.per_layer =
+      Embedding::PerLayer{.width = 4, .table = weight(), .projection = linear(), .norm = norm()};
+  HyperConnections hyper{.spec = {.streams = 3, .width = 64, .iterations = 20}};
+  hyper.leave = {weight(), weight(), weight()};
+  plan.residual = hyper;
+
+  Gqa gqa = std::get<Gqa>(plan.layers[0].sites[0].mixer);
+  gqa.gate = linear();
+  gqa.value_norm = norm();
+  gqa.spec.sinks = true;
+  gqa.sinks = weight();
+  gqa.indexer = BlockIndexer{.query = linear(),
+                             .key = linear(),
+                             .query_norm = norm(),
+                             .key_norm = norm(),
+                             .rope = gqa.rope};
+  gqa.indexer->spec.block_size = 128;
+
+  Mla mla;
+  mla.spec.q_rank = 12;
+  mla.query_down = linear();
+  mla.query_norm = norm();
+  mla.query = linear();
+  mla.latent = linear();
+  mla.rope_key = linear();
+  mla.latent_norm = norm();
+  mla.rope = gqa.rope;
+  mla.key_up = weight();
+  mla.value_up = weight();
+  mla.gate = linear();
+  mla.output = linear();
+  mla.indexer = TokenIndexer{.query = linear(),
+                             .key = linear(),
+                             .weights = linear(),
+                             .key_norm = norm(),
+                             .kpool = 4,
+                             .pool_gate = linear(),
+                             .pool_positions = weight()};
+  mla.selection_source = 0;
+
+  CompressedSparse sparse;
+  sparse.spec.ratio = 4;
+  sparse.spec.output_groups = 1;
+  sparse.spec.selection = algorithm::EntrySelection::kIndexer;
+  sparse.query_down = linear();
+  sparse.query_norm = norm();
+  sparse.query = linear();
+  sparse.row = linear();
+  sparse.row_norm = norm();
+  sparse.sinks = weight();
+  sparse.compressor = {linear(), linear(), weight(), weight()};
+  sparse.index_compressor = {linear(), linear(), weight(), weight()};
+  sparse.index_query = linear();
+  sparse.index_weights = linear();
+  sparse.output_down = weight();
+  sparse.output = linear();
+
+  GatedDeltaNet net;
+  net.channels = {linear()};
+  net.convolutions = {weight()};
+  net.alpha = linear();
+  Kda kda;
+  kda.channels = {linear(), linear(), linear()};
+  kda.convolutions = {weight(), weight(), weight()};
+  kda.forget_down = linear();
+  kda.forget = linear();
+  kda.gate_down = linear();
+  for (auto* part : {&net.beta, &net.gate, &net.output, &kda.beta, &kda.gate, &kda.output})
+    *part = linear();
+  for (auto* part : {&net.rate, &net.dt_bias, &net.norm, &kda.rate, &kda.dt_bias, &kda.norm})
+    *part = weight();
+
+  const DenseMlp dense = std::get<DenseMlp>(plan.layers[0].sites[1].mixer);
+  Moe moe;
+  moe.routing = {.experts = 8, .chosen = 2, .groups = 4, .kept_groups = 2};
+  moe.expert = dense.spec;
+  for (auto* part : {&moe.router, &moe.gate, &moe.up, &moe.down, &moe.latent_down, &moe.latent_up})
+    *part = linear();
+  for (auto* part : {&moe.correction, &moe.expert_scale, &moe.hash_table, &moe.shared_gate})
+    *part = weight();
+  moe.router_norm = norm();
+  moe.router_scale = 0.5f;
+  moe.latent_norm = norm();
+  moe.shared = dense;
+  FfnSum sum;
+  sum.parts.push_back({.norm = norm(), .mixer = dense, .branch_norm = norm()});
+  sum.parts.push_back({.norm = norm(), .mixer = moe, .branch_norm = norm()});
+  PerLayerInput input{.width = 4, .gate = linear(), .output = linear()};
+
+  std::vector<Site> sites;
+  for (const Mixer& mixer : {Mixer(gqa), Mixer(mla), Mixer(sparse), Mixer(net), Mixer(kda),
+                             Mixer(dense), Mixer(moe), Mixer(sum), Mixer(input)}) {
+    Site site;
+    site.norm = norm();
+    site.mixer = mixer;
+    site.streams = {weight(), weight(), weight()};
+    site.block_mix = {weight(), weight()};
+    sites.push_back(std::move(site));
+  }
+  plan.layers[0].sites = std::move(sites);
+  return plan;
+}
+
+TEST(PlanJson, NamesEveryWeightOfEveryWord) {
+  const Plan plan = plan_of_all_words();
+  const std::string text = to_json(plan);
+  const auto weights = weights_of(plan);
+  EXPECT_GT(weights.size(), 90u);
+  for (const WeightRef* weight : weights)
+    EXPECT_NE(text.find("\"" + weight->tensor + "\""), std::string::npos) << weight->tensor;
+}
+
+TEST(PlanJson, SaysTheKindOfEveryMixer) {
+  const auto json = nlohmann::json::parse(to_json(plan_of_all_words()));
+  std::vector<std::string> kinds;
+  for (const auto& site : json.at("layers")[0].at("sites"))
+    kinds.push_back(site.at("mixer").at("kind"));
+  EXPECT_EQ(kinds,
+            (std::vector<std::string>{"gqa", "mla", "compressed_sparse", "gated_delta_net", "kda",
+                                      "dense_mlp", "moe", "ffn_sum", "per_layer_input"}));
+  EXPECT_EQ(json.at("residual").at("kind"), "hyper_connections");
+  EXPECT_EQ(json.at("residual").at("streams"), 3);
+}
+
+TEST(PlanText, SaysWhatEveryMixerIs) {
+  const std::string text = to_text(plan_of_all_words());
+  for (const char* words :
+       {"attention 4 heads", "blocks of 128 keys", "latent attention", "query latent 12",
+        "compressed sparse attention", "an entry for 4 tokens", "gated delta net", "KDA",
+        "2 of 8 experts, softmax", "best 2 of 4 groups", "times 0.5", "shared 64 -> 80",
+        "the sum of", "own row of 4", "hyper-connections: 3 streams", "a row of 4 for each layer"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is missing from\n" << text;
+}
+
+TEST(PlanText, FoldsLayersThatDifferInTheirRowOnly) {
+  Plan plan = make_plan(TinyCheckpoint::llama(3), {});
+  for (std::uint32_t i = 0; i < 3; ++i)
+    plan.layers[i].sites.push_back({.mixer = PerLayerInput{.width = 4, .index = i}});
+  EXPECT_NE(to_text(plan).find("layers 0-2:"), std::string::npos) << to_text(plan);
 }
 
 }  // namespace

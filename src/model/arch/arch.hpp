@@ -49,17 +49,25 @@ class Reader {
   bool has_tensor(std::string_view name) const noexcept {
     return checkpoint_->find(name) != nullptr;
   }
+  /// Counts a tensor as read that some files carry although the model has no use for it.
+  void leave_out(std::string_view tensor) const { read_.emplace(tensor); }
 
-  std::uint32_t width() const noexcept { return width_; }      ///< D
-  std::uint32_t layers() const noexcept { return layers_; }    ///< L
+  std::uint32_t width() const noexcept { return width_; }  ///< D
+  /// L: the blocks of the model itself. Blocks behind them that predict further tokens
+  /// (nextn_predict_layers) are counted in block_count; their tensors count as read.
+  std::uint32_t layers() const noexcept { return layers_; }
   std::uint32_t context() const noexcept { return context_; }  ///< in use (PlanOptions), at least 1
   std::uint32_t trained_context() const noexcept { return trained_context_; }
   std::uint32_t original_context() const;  ///< before RoPE scaling; the trained one without its key
 
-  // Per-layer dimensions, checked: heads > 0, KV heads divide heads.
+  // Per-layer dimensions, checked: heads > 0; KV heads divide heads, and are 0 in layers without
+  // keys.
   std::uint32_t heads(std::uint32_t layer) const noexcept { return heads_[layer]; }
   std::uint32_t kv_heads(std::uint32_t layer) const noexcept { return kv_heads_[layer]; }
-  std::uint32_t hidden(std::uint32_t layer) const noexcept { return hidden_[layer]; }  ///< F
+  /// F of a dense block; 0 in a model without any.
+  std::uint32_t hidden(std::uint32_t layer) const noexcept {
+    return hidden_.empty() ? 0 : hidden_[layer];
+  }
   std::uint32_t head_dim() const noexcept { return head_dim_; }  ///< of queries and keys
   std::uint32_t value_dim() const noexcept { return value_dim_; }
 
@@ -98,6 +106,25 @@ class Reader {
   /// A feed-forward block with the usual names ffn_gate/up/down; an ungated one where ffn_gate is
   /// absent and ffn_up has F rows, a fused gate_up where ffn_up has 2 F rows.
   DenseMlp mlp(std::uint32_t layer, algorithm::Activation activation) const;
+  /// Adds the table position_embd to the plan and refuses contexts beyond it.
+  void add_learned_positions(Plan& plan) const;
+
+  // Experts (experts.cpp).
+
+  /// Whether a layer's feed-forward block has experts: expert_count is not 0, and the layer stands
+  /// behind the leading_dense_block_count dense ones.
+  bool routed(std::uint32_t layer) const;
+  /// How the routers choose and weigh, from the keys expert_*. `score` and `normalize` are the
+  /// family's ways where the keys expert_gating_func and expert_weights_norm are absent.
+  algorithm::RoutingSpec routing(algorithm::RouteScore score, bool normalize) const;
+  /// Experts with the usual names: ffn_gate_inp, exp_probs_b, ffn_gate/up/down_exps or a fused
+  /// ffn_gate_up_exps, and a shared block ffn_*_shexp with its gate ffn_gate_inp_shexp, where
+  /// present.
+  Moe moe(std::uint32_t layer, const algorithm::ActivationSpec& activation,
+          algorithm::RoutingSpec routing) const;
+  /// Experts in routed layers, a dense block in the others.
+  Mixer ffn(std::uint32_t layer, const algorithm::ActivationSpec& activation,
+            const algorithm::RoutingSpec& routing) const;
 
  private:
   const weights::Checkpoint* checkpoint_;
@@ -108,7 +135,8 @@ class Reader {
   mutable std::set<std::string, std::less<>> read_;  ///< keys and tensors asked for
 
   void read_heads();
-  void check_blocks() const;
+  void read_blocks();
+  DenseMlp shared_expert(std::uint32_t layer, const algorithm::ActivationSpec& activation) const;
 };
 
 /// `rope` with plain frequencies of base `theta`: what sliding layers use beside scaled global
@@ -123,21 +151,46 @@ void refuse_experts(const Reader& reader);
 void refuse_ignored(const Reader& reader, const Plan& plan);
 
 // One per architecture.
+Plan bailingmoe2(const Reader& reader);
+Plan bailingmoe3(const Reader& reader);
+Plan bert(const Reader& reader);
+Plan bloom(const Reader& reader);
 Plan cohere2(const Reader& reader);
 Plan command_r(const Reader& reader);
+Plan deepseek2(const Reader& reader);
+Plan deepseek32(const Reader& reader);
+Plan deepseek4(const Reader& reader);
+Plan falcon(const Reader& reader);
 Plan gemma(const Reader& reader);
 Plan gemma2(const Reader& reader);
 Plan gemma3(const Reader& reader);
+Plan gemma4(const Reader& reader);
+Plan glm4(const Reader& reader);
+Plan glm4moe(const Reader& reader);
+Plan glm_dsa(const Reader& reader);
 Plan gpt2(const Reader& reader);
+Plan gpt_oss(const Reader& reader);
+Plan gptneox(const Reader& reader);
 Plan granite(const Reader& reader);
+Plan kimi_linear(const Reader& reader);
 Plan llama(const Reader& reader);
+Plan minimax_m2(const Reader& reader);
+Plan minimax_m3(const Reader& reader);
 Plan mistral3(const Reader& reader);
+Plan mistral4(const Reader& reader);
+Plan mpt(const Reader& reader);
+Plan olmo(const Reader& reader);
 Plan olmo2(const Reader& reader);
+Plan olmoe(const Reader& reader);
+Plan phi2(const Reader& reader);
 Plan phi3(const Reader& reader);
 Plan qwen2(const Reader& reader);
 Plan qwen3(const Reader& reader);
+Plan qwen35(const Reader& reader);
+Plan qwen3next(const Reader& reader);
 Plan smollm3(const Reader& reader);
 Plan stablelm(const Reader& reader);
+Plan starcoder(const Reader& reader);
 Plan starcoder2(const Reader& reader);
 
 }  // namespace arch

@@ -59,40 +59,70 @@ class GoldenPlan : public ::testing::TestWithParam<const char*> {
   Plan plan_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenPlan,
-                         ::testing::Values("llama-mha", "llama-gqa", "llama-mqa-tied-bias",
-                                           "llama-rope-freqs", "llama-rope-linear", "llama-yarn",
-                                           "llama-yarn-attnfactor", "qwen2", "qwen3", "gemma",
-                                           "gemma2", "gemma3", "gemma3-linear", "mistral3", "phi3",
-                                           "phi3-longrope-long", "phi3-longrope-short", "granite",
-                                           "smollm3", "olmo2", "cohere2", "command-r", "stablelm",
-                                           "stablelm-parallel-qknorm", "starcoder2", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(
+    All, GoldenPlan,
+    ::testing::Values("llama-mha", "llama-gqa", "llama-mqa-tied-bias", "llama-rope-freqs",
+                      "llama-rope-linear", "llama-yarn", "llama-yarn-attnfactor", "qwen2", "qwen3",
+                      "gemma", "gemma2", "gemma3", "gemma3-linear", "mistral3", "phi3",
+                      "phi3-longrope-long", "phi3-longrope-short", "granite", "smollm3", "olmo2",
+                      "cohere2", "command-r", "stablelm", "stablelm-parallel-qknorm", "starcoder2",
+                      "gpt2", "llama-moe", "qwen2moe", "qwen3moe", "olmoe", "granitemoe",
+                      "granitemoe-shared", "phi2", "falcon", "falcon-40b", "bloom", "mpt",
+                      "gptneox", "gptneox-sequential", "olmo", "starcoder", "glm4", "glm4moe",
+                      "glm4moe-nextn", "minimax-m2", "gpt-oss", "bailingmoe2", "gemma4",
+                      "gemma4-moe", "gemma4-sharedkv", "bert", "minimax-m3", "minimax-m3-dense"),
+    [](const auto& test) {
+      std::string name = test.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+INSTANTIATE_TEST_SUITE_P(LatentSparseRecurrent, GoldenPlan,
+                         ::testing::Values("deepseek2-v2lite-kvb", "deepseek2-noq-mla",
+                                           "deepseek2-lite26", "deepseek2-v3-mla", "mistral4",
+                                           "deepseek32", "glm-dsa", "glm-dsa-shared", "glm-dsa-576",
+                                           "deepseek4", "deepseek4-hash", "deepseek4-clamp-shexp",
+                                           "deepseek4-csa", "deepseek4-hca-long", "qwen3next",
+                                           "qwen3next-legacy-ssm-in", "qwen35", "qwen35-state128",
+                                           "qwen35moe", "kimi-linear", "bailingmoe3"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
+// How many rows of a tensor the plan holds as a weight.
+std::uint64_t held_rows(const Plan& plan, const weights::TensorInfo& tensor) {
+  const std::string& name = tensor.name;
+  // Their values stand in the plan itself; of LongRoPE's two lists one is not used.
+  if (name.starts_with("rope_f") || name.ends_with("layer_output_scale.weight")) return 0;
+  // The blocks behind the last layer predict further tokens.
+  if (name.starts_with("blk." + std::to_string(plan.layers.size()) + ".")) return 0;
+  if (name == "token_types.weight") return 1;  // every token has the first type
+  return tensor.rows();
+}
+
 TEST_P(GoldenPlan, NamesEveryTensorOfTheFile) {
   std::set<std::string> named;
   for (const WeightRef* weight : weights_of(plan_)) named.insert(weight->tensor);
-  for (const weights::TensorInfo& tensor : checkpoint_->tensors()) {
-    // Their values stand in the plan itself; of LongRoPE's two lists one is not used.
-    if (tensor.name.starts_with("rope_f")) {
-      EXPECT_TRUE(
-          std::holds_alternative<algorithm::FactorScaling>(attention(plan_, 0).rope->scaling));
-      continue;
-    }
-    EXPECT_TRUE(named.contains(tensor.name)) << tensor.name;
-  }
+  for (const weights::TensorInfo& tensor : checkpoint_->tensors())
+    EXPECT_EQ(named.contains(tensor.name), held_rows(plan_, tensor) > 0) << tensor.name;
+}
+
+TEST_P(GoldenPlan, TurnsByTheFactorsOfTheFile) {
+  std::size_t lists = 0, layers_with_factors = 0;
+  for (const weights::TensorInfo& tensor : checkpoint_->tensors())
+    lists += tensor.name.starts_with("rope_f");
+  for (const Layer& layer : plan_.layers)
+    if (const auto* gqa = std::get_if<Gqa>(&layer.sites.at(0).mixer); gqa && gqa->rope)
+      layers_with_factors += std::holds_alternative<algorithm::FactorScaling>(gqa->rope->scaling);
+  EXPECT_EQ(lists > 0, layers_with_factors > 0);
 }
 
 TEST_P(GoldenPlan, CostsTheBytesOfTheFile) {
   std::uint64_t bytes = 0, elements = 0;
   for (const weights::TensorInfo& tensor : checkpoint_->tensors()) {
-    if (tensor.name.starts_with("rope_f")) continue;
-    bytes += tensor.bytes.size();
-    elements += tensor.elements();
+    elements += held_rows(plan_, tensor) * tensor.row_elements();
+    bytes += held_rows(plan_, tensor) * weights::row_bytes(tensor.format, tensor.row_elements());
   }
   const Cost cost = cost_of(plan_, *checkpoint_, {});
   EXPECT_EQ(cost.weight_bytes, bytes);
@@ -109,7 +139,7 @@ TEST_P(GoldenPlan, IsWrittenWholeAsJson) {
 
 TEST_P(GoldenPlan, RefusesAKeyOfAnotherKindOfModel) {
   TinyCheckpoint copy(*checkpoint_);
-  copy.set(plan_.architecture + ".expert_count", std::int64_t{8});
+  copy.set(plan_.architecture + ".wkv.head_size", std::int64_t{64});
   EXPECT_THROW(make_plan(copy, {.context = 128}), Error);
 }
 

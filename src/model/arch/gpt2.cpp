@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2: learned positions added to the embeddings, LayerNorms with bias, one fused q/k/v matrix
-// with bias, an ungated GELU (tanh) block with biases. Nothing rotates.
-#include "base/raise.hpp"
+// with bias, an ungated GELU (tanh) block with biases. Nothing rotates. StarCoder (GPTBigCode) is
+// the same layer with one KV head.
 #include "model/arch/arch.hpp"
 
 namespace lemma::model::arch {
@@ -12,18 +12,7 @@ using algorithm::NormKind;
 Plan gpt2(const Reader& reader) {
   refuse_experts(reader);
   Plan plan = reader.base_plan(NormKind::kLayer);
-  const weights::TensorInfo& positions = reader.checkpoint().at("position_embd.weight");
-  if (positions.rows() != reader.trained_context())
-    base::raise(ErrorKind::kBadFile, "tensor '{}' has {} rows; expected '{}', which is {}",
-                positions.name, positions.rows(), reader.key("context_length"),
-                reader.trained_context());
-  if (reader.context() > reader.trained_context())
-    base::raise(ErrorKind::kUnsupported,
-                "a context of {} is asked for, but the model has learned positions for {}",
-                reader.context(), reader.trained_context());
-  plan.embedding.positions.tensor = positions.name;
-  plan.embedding.position_rows = reader.trained_context();
-
+  reader.add_learned_positions(plan);
   for (std::uint32_t i = 0; i < reader.layers(); ++i)
     plan.layers.push_back(
         {.sites = {
@@ -32,6 +21,10 @@ Plan gpt2(const Reader& reader) {
               .mixer = reader.mlp(i, Activation::kGeluTanh)},
          }});
   return plan;
+}
+
+Plan starcoder(const Reader& reader) {
+  return gpt2(reader);
 }
 
 }  // namespace lemma::model::arch

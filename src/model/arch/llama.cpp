@@ -2,7 +2,8 @@
 // Llama 1 to 3.x and what shares its shape: Mistral and Mistral Nemo (its heads are narrower than
 // width / heads: attention.key_length), TinyLlama, Vicuna, many others. Pre-norm RMS, GQA with
 // interleaved RoPE, gated SiLU. Q and K rows of these files are stored for adjacent pairs; Llama
-// 3.1's frequency scaling comes worked out as the tensor rope_freqs.
+// 3.1's frequency scaling comes worked out as the tensor rope_freqs. Mixtral is the same with
+// experts, whose chosen weights sum to 1.
 #include "model/arch/arch.hpp"
 
 namespace lemma::model::arch {
@@ -12,9 +13,9 @@ using algorithm::NormKind;
 using algorithm::RopeLayout;
 
 Plan llama(const Reader& reader) {
-  refuse_experts(reader);
   Plan plan = reader.base_plan(NormKind::kRms);
   const algorithm::RopeSpec rope = reader.rope(RopeLayout::kInterleaved);
+  const algorithm::RoutingSpec routing = reader.routing(algorithm::RouteScore::kSoftmax, true);
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Gqa attention = reader.gqa(i);
     attention.rope = rope;
@@ -23,7 +24,7 @@ Plan llama(const Reader& reader) {
         {.sites = {
              {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
              {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.mlp(i, Activation::kSilu)},
+              .mixer = reader.ffn(i, {Activation::kSilu}, routing)},
          }});
   }
   return plan;

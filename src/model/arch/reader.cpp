@@ -51,8 +51,7 @@ std::optional<std::uint32_t> block_of(std::string_view name) {
 Reader::Reader(const weights::Checkpoint& checkpoint, const PlanOptions& options)
     : checkpoint_(&checkpoint),
       architecture_(checkpoint.metadata().string("general.architecture")) {
-  layers_ = metadata().u32(key("block_count"));
-  check_blocks();
+  read_blocks();
   width_ = dimension(metadata(), key("embedding_length"));
   trained_context_ = metadata().u32(key("context_length"));
   if (trained_context_ == 0 || trained_context_ > kMaxContext)
@@ -62,22 +61,34 @@ Reader::Reader(const weights::Checkpoint& checkpoint, const PlanOptions& options
     raise(ErrorKind::kUsage, "context: expected at most {} positions, found {}", kMaxContext,
           options.context);
   context_ = options.context ? options.context : trained_context_;
-  hidden_ = metadata().u32_per_layer(key("feed_forward_length"), layers_);
-  check_range(hidden_, key("feed_forward_length"));
+  // Models without a dense block need not say how wide one would be.
+  if (const std::string hidden_key = key("feed_forward_length"); metadata().has(hidden_key)) {
+    hidden_ = metadata().u32_per_layer(hidden_key, layers_);
+    check_range(hidden_, hidden_key);
+  }
   read_heads();
 }
 
 // The tensors' names say how many blocks there really are. Asked first, so that nothing is ever
-// sized by a count that the file does not back.
-void Reader::check_blocks() const {
+// sized by a count that the file does not back. Blocks that predict further tokens may be missing.
+void Reader::read_blocks() {
+  const std::uint32_t count = metadata().u32(key("block_count"));
+  const std::uint32_t drafts = metadata().u32_or(key("nextn_predict_layers"), 0);
+  if (count == 0 || drafts >= count)
+    raise(ErrorKind::kBadFile,
+          "keys '{}' and '{}': expected more blocks than drafts, found {} and {}",
+          key("block_count"), key("nextn_predict_layers"), count, drafts);
+  layers_ = count - drafts;
   std::uint64_t blocks = 0;
   for (const weights::TensorInfo& tensor : checkpoint_->tensors())
-    if (const auto block = block_of(tensor.name))
+    if (const auto block = block_of(tensor.name)) {
       blocks = std::max(blocks, std::uint64_t{*block} + 1);
-  if (layers_ == 0 || layers_ != blocks || blocks > checkpoint_->tensors().size())
+      if (*block >= layers_) leave_out(tensor.name);
+    }
+  if (blocks < layers_ || blocks > count || blocks > checkpoint_->tensors().size())
     raise(ErrorKind::kBadFile,
           "key '{}': expected {}, the number of blocks that tensors name, found {}",
-          key("block_count"), blocks, layers_);
+          key("block_count"), blocks, count);
 }
 
 void Reader::read_heads() {
@@ -86,9 +97,8 @@ void Reader::read_heads() {
   heads_ = metadata().u32_per_layer(heads_key, layers_);
   check_range(heads_, heads_key);
   kv_heads_ = metadata().has(kv_key) ? metadata().u32_per_layer(kv_key, layers_) : heads_;
-  check_range(kv_heads_, kv_key);
   for (std::uint32_t layer = 0; layer < layers_; ++layer)
-    if (heads_[layer] % kv_heads_[layer] != 0)
+    if (kv_heads_[layer] != 0 && heads_[layer] % kv_heads_[layer] != 0)
       raise(ErrorKind::kBadFile,
             "key '{}': expected a divisor of the {} heads, found {} in layer {}", kv_key,
             heads_[layer], kv_heads_[layer], layer);
@@ -223,6 +233,9 @@ QkNorm Reader::qk_norm(std::uint32_t layer, NormKind kind, QkNorm::Extent extent
 }
 
 Gqa Reader::gqa(std::uint32_t layer) const {
+  if (kv_heads(layer) == 0)
+    raise(ErrorKind::kBadFile, "key '{}': expected a divisor of the {} heads, found 0 in layer {}",
+          key("attention.head_count_kv"), heads(layer), layer);
   Gqa gqa;
   gqa.spec.query_heads = heads(layer);
   gqa.spec.kv_heads = kv_heads(layer);
@@ -247,6 +260,7 @@ Gqa Reader::gqa(std::uint32_t layer) const {
 }
 
 DenseMlp Reader::mlp(std::uint32_t layer, algorithm::Activation activation) const {
+  if (hidden_.empty()) dimension(metadata(), key("feed_forward_length"));  // says that it is absent
   DenseMlp mlp;
   mlp.spec.activation.kind = activation;
   mlp.spec.width = width_;
@@ -263,6 +277,19 @@ DenseMlp Reader::mlp(std::uint32_t layer, algorithm::Activation activation) cons
     mlp.spec.gated = false;
   }
   return mlp;
+}
+
+void Reader::add_learned_positions(Plan& plan) const {
+  const weights::TensorInfo& positions = checkpoint_->at("position_embd.weight");
+  if (positions.rows() != trained_context_)
+    raise(ErrorKind::kBadFile, "tensor '{}' has {} rows; expected '{}', which is {}",
+          positions.name, positions.rows(), key("context_length"), trained_context_);
+  if (context_ > trained_context_)
+    raise(ErrorKind::kUnsupported,
+          "a context of {} is asked for, but the model has learned positions for {}", context_,
+          trained_context_);
+  plan.embedding.positions.tensor = positions.name;
+  plan.embedding.position_rows = trained_context_;
 }
 
 }  // namespace lemma::model::arch

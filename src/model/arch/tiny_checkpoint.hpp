@@ -23,11 +23,13 @@ class TinyCheckpoint final : public weights::Checkpoint {
   TinyCheckpoint() = default;
 
   /// The keys and tensors of `other`; bytes are kept only for the tensors whose values become part
-  /// of a plan (rope_*), and only as long as `other` lives.
+  /// of a plan (rope_*, layer_output_scale), and only as long as `other` lives.
   explicit TinyCheckpoint(const weights::Checkpoint& other) {
     for (const auto& [key, value] : other.metadata().pairs()) metadata_.add(key, value);
     for (weights::TensorInfo tensor : other.tensors()) {
-      if (!tensor.name.starts_with("rope_")) tensor.bytes = {};
+      if (!tensor.name.starts_with("rope_") &&
+          tensor.name.find(".layer_output_scale.") == std::string::npos)
+        tensor.bytes = {};
       tensors_.push_back(std::move(tensor));
     }
   }
