@@ -321,7 +321,8 @@ Cost cost_of(const Plan& plan, const weights::Checkpoint& checkpoint, const Cost
   add_weights(plan, checkpoint, cost);
   cost.context = options.context ? options.context : plan.context;
   const std::uint32_t rows = std::min(options.step_rows, cost.context);
-  const state::Layout layout(slots_of(plan), {.format = options.row_format});
+  const state::Layout layout = state::layout_with_snapshots(
+      slots_of(plan), {.format = options.row_format}, cost.context, rows);
   cost.state_bytes = layout.bytes_for(cost.context, rows);
   cost.state_formula_bytes = layout.formula_bytes(cost.context);
   cost.state_formula = layout.formula(cost.context);

@@ -95,37 +95,6 @@ std::uint32_t choose_context(std::uint32_t asked, const model::Plan& plan) {
   return asked;
 }
 
-/// Two, so that the last message of a conversation can be answered anew and written anew; more than
-/// 32 help nobody.
-constexpr double kMinSnapshots = 2, kMaxSnapshots = 32;
-
-/// Positions per page: the least multiple of `asked` that holds whole rows of every slot, since
-/// compressed rows stand for several tokens. What would be out of proportion stays for the layout
-/// to refuse.
-std::uint32_t whole_rows(std::span<const algorithm::Slot> slots, std::uint32_t asked) {
-  constexpr std::uint64_t kMost = 1u << 16;
-  std::uint64_t size = asked;
-  for (const algorithm::Slot& slot : slots)
-    if (const std::uint64_t all = std::lcm(size, std::uint64_t{slot.ratio});
-        all > 0 && all <= kMost)
-      size = all;
-  return static_cast<std::uint32_t>(size);
-}
-
-/// The layout, with as many snapshots per sequence as their share of its state pays for.
-state::Layout layout_for(const LoadedModel& model, const StateOptions& options) {
-  state::LayoutOptions wanted{.format = options.format,
-                              .page_size = whole_rows(model.program().slots, options.page_size),
-                              .snapshots = 0};
-  const state::Layout bare(model.program().slots, wanted);
-  if (!bare.fixed_group()) return bare;
-  const double budget =
-      options.snapshot_share * double(bare.bytes_for(model.context(), options.max_rows));
-  const double block = double(bare.groups()[*bare.fixed_group()].page_bytes);
-  wanted.snapshots = std::uint32_t(std::clamp(budget / block, kMinSnapshots, kMaxSnapshots));
-  return state::Layout(model.program().slots, wanted);
-}
-
 }  // namespace
 
 std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path,
@@ -176,7 +145,10 @@ ModelInfo LoadedModel::info() const {
 }
 
 StateSpace::StateSpace(LoadedModel& model, const StateOptions& options)
-    : layout_(layout_for(model, options)), max_rows_(options.max_rows) {
+    : layout_(state::layout_with_snapshots(
+          model.program().slots, {.format = options.format, .page_size = options.page_size},
+          model.context(), options.max_rows, options.snapshot_share)),
+      max_rows_(options.max_rows) {
   std::vector<std::size_t> pages;
   for (std::uint32_t g = 0; g < layout_.groups().size(); ++g) {
     pages.push_back(layout_.pages_for(g, model.context(), max_rows_) * options.sequences);

@@ -169,4 +169,18 @@ std::string Layout::formula(std::size_t length) const {
   return text + fmt::format(" = {} bytes", formula_bytes(length));
 }
 
+Layout layout_with_snapshots(std::span<const Slot> slots, LayoutOptions options, std::size_t length,
+                             std::size_t step, double share) {
+  // Two, so that the last message of a conversation can be answered anew and written anew; more
+  // than 32 help nobody.
+  constexpr double kLeast = 2, kMost = 32;
+  options.snapshots = 0;
+  const Layout bare(slots, options);
+  if (!bare.fixed_group()) return bare;
+  const double budget = share * double(bare.bytes_for(length, step));
+  const double block = double(bare.groups()[*bare.fixed_group()].page_bytes);
+  options.snapshots = std::uint32_t(std::clamp(budget / block, kLeast, kMost));
+  return Layout(slots, options);
+}
+
 }  // namespace lemma::state

@@ -86,4 +86,9 @@ class Layout {
   std::optional<std::uint32_t> fixed_group_;
 };
 
+/// A layout with as many snapshots as `share` of the state of a sequence of `length` positions pays
+/// for, at least two and at most 32; options.snapshots is ignored.
+Layout layout_with_snapshots(std::span<const algorithm::Slot> slots, LayoutOptions options,
+                             std::size_t length, std::size_t step, double share = 0.1);
+
 }  // namespace lemma::state

@@ -166,6 +166,20 @@ TEST(Layout, CountsBlocksTwiceAndForEachSnapshot) {
             "576 bytes");
 }
 
+TEST(Layout, KeepsAsManySnapshotsAsTheirShareAllows) {
+  const LayoutOptions wanted = options(RowFormat::kF32, 4);
+  const std::vector<Slot> slots = {block(16), rows(16)};  // blocks and rows of 64 bytes
+  const auto snapshots = [&](std::size_t length, double share) {
+    return layout_with_snapshots(slots, wanted, length, 1, share).options().snapshots;
+  };
+  EXPECT_EQ(snapshots(8, 0.1), 2u);   // one row's worth
+  EXPECT_EQ(snapshots(58, 0.1), 6u);  // 60 rows in whole pages, and two blocks
+  EXPECT_EQ(snapshots(58, 0.2), 12u);
+  EXPECT_EQ(snapshots(100000, 0.1), 32u);
+  EXPECT_EQ(layout_with_snapshots(std::vector<Slot>{rows(16)}, wanted, 100, 1).options().snapshots,
+            0u);
+}
+
 TEST(Layout, HoldsFineRowsInHalfPrecisionWhereTheSessionAsksForCoarser) {
   const std::vector<Slot> slots = {rows(64), shared_keys(64)};  // 7 does not divide 64
   const Layout q8(slots, options(RowFormat::kQ8, 4));
