@@ -466,8 +466,9 @@ Case compressed_case(std::uint32_t ratio, bool overlap, bool indexed) {
 
 // Recurrent mixers.
 
+/// Three channels tensors or one, and as many convolutions, or one behind three tensors.
 Case delta_net_case(algorithm::KeyHeads mapping, bool three, std::uint32_t kernel,
-                    std::uint32_t value_dim) {
+                    std::uint32_t value_dim, bool one_convolution = false) {
   CaseBuilder b("gated delta net, kernel " + std::to_string(kernel) + ", values of " +
                     std::to_string(value_dim) + (three ? ", three convolutions" : ""),
                 61);
@@ -487,7 +488,11 @@ Case delta_net_case(algorithm::KeyHeads mapping, bool three, std::uint32_t kerne
   for (const std::uint32_t width :
        three ? std::vector{keys, keys, values} : std::vector{spec.channels()}) {
     op.channels.push_back(b.embed(width));
+    if (one_convolution) continue;
     op.convolutions.push_back(b.vector(std::uint64_t{width} * kernel));
+  }
+  if (one_convolution) {
+    op.convolutions.push_back(b.vector(std::uint64_t{spec.channels()} * kernel));
   }
   op.rate = b.vector(4);
   op.dt_bias = b.vector(4);
@@ -649,6 +654,7 @@ std::vector<Case> recurrent_family_cases() {
   return {delta_net_case(algorithm::KeyHeads::kGrouped, false, 4, 16),
           delta_net_case(algorithm::KeyHeads::kTiled, true, 3, 21),
           delta_net_case(algorithm::KeyHeads::kGrouped, false, 1, 16),
+          delta_net_case(algorithm::KeyHeads::kTiled, true, 4, 32, true),
           kda_case(0.f, true, false),
           kda_case(-5.f, true, true),
           kda_case(-5.f, false, true)};

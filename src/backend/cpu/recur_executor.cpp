@@ -96,23 +96,25 @@ class RecurExecutor final : public Executor {
   }
 
  private:
-  /// The convolutions' weights [channels, C] as rows of one tap each: [C, channels].
+  /// The convolutions' weights [channels, C], which follow each other, as rows of one tap each:
+  /// [C, channels].
   void turn_taps(const Context& context) {
-    LEMMA_CHECK(op_.channels.size() == op_.convolutions.size());
-    taps_.resize(shape_.kernel * shape_.channels());
-    std::size_t begin = 0;
-    for (std::size_t part = 0; part < op_.channels.size(); ++part) {
-      const std::size_t width = op_.channels[part].width;
-      const std::span<const float> weight = context.vector(op_.convolutions[part]);
-      LEMMA_CHECK(weight.size() == width * shape_.kernel);
-      for (std::size_t c = 0; c < width; ++c) {
+    std::size_t width = 0;
+    for (const backend::Tensor part : op_.channels) width += part.width;
+    LEMMA_CHECK(width == shape_.channels());
+    taps_.resize(shape_.kernel * width);
+    std::size_t channel = 0;
+    for (const backend::WeightId id : op_.convolutions) {
+      const std::span<const float> weight = context.vector(id);
+      LEMMA_CHECK(weight.size() % shape_.kernel == 0);
+      for (std::size_t at = 0; at < weight.size(); at += shape_.kernel, ++channel) {
+        LEMMA_CHECK(channel < width);
         for (std::size_t tap = 0; tap < shape_.kernel; ++tap) {
-          taps_[tap * shape_.channels() + begin + c] = weight[c * shape_.kernel + tap];
+          taps_[tap * width + channel] = weight[at + tap];
         }
       }
-      begin += width;
     }
-    LEMMA_CHECK(begin == shape_.channels());
+    LEMMA_CHECK(channel == width);
   }
 
   float* mixed(std::size_t row) noexcept {
