@@ -95,8 +95,8 @@ void validate_recurrent(const Recurrent& mixer) {
   mixer.spec.validate();
   require(mixer.channels.size() == 1 || mixer.channels.size() == 3,
           "the channels are one projection or three");
-  require(mixer.convolutions.size() == 1 || mixer.convolutions.size() == 3,
-          "the convolution is one weight or three");
+  require(mixer.convolutions.size() == mixer.channels.size(),
+          "the convolution has a weight for each projection of channels");
   require(mixer.beta && mixer.gate && mixer.output && mixer.rate && mixer.dt_bias && mixer.norm,
           "beta, gate and output projections, rate, bias and norm are required");
 }
