@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/check.hpp"
 #include "base/raise.hpp"
@@ -169,12 +170,25 @@ std::string Layout::formula(std::size_t length) const {
   return text + fmt::format(" = {} bytes", formula_bytes(length));
 }
 
+// The least multiple of `asked` positions that holds whole rows of every slot. What would be out of
+// proportion stays for the layout to refuse.
+static std::uint32_t page_of_whole_rows(std::span<const Slot> slots, std::uint32_t asked) {
+  constexpr std::uint64_t kMost = 1u << 16;
+  std::uint64_t size = asked;
+  for (const Slot& slot : slots)
+    if (const std::uint64_t all = std::lcm(size, std::uint64_t{slot.ratio});
+        all > 0 && all <= kMost)
+      size = all;
+  return static_cast<std::uint32_t>(size);
+}
+
 Layout layout_with_snapshots(std::span<const Slot> slots, LayoutOptions options, std::size_t length,
                              std::size_t step, double share) {
   // Two, so that the last message of a conversation can be answered anew and written anew; more
   // than 32 help nobody.
   constexpr double kLeast = 2, kMost = 32;
   options.snapshots = 0;
+  options.page_size = page_of_whole_rows(slots, options.page_size);
   const Layout bare(slots, options);
   if (!bare.fixed_group()) return bare;
   const double budget = share * double(bare.bytes_for(length, step));

@@ -87,7 +87,8 @@ class Layout {
 };
 
 /// A layout with as many snapshots as `share` of the state of a sequence of `length` positions pays
-/// for, at least two and at most 32; options.snapshots is ignored.
+/// for, at least two and at most 32; options.snapshots is ignored. Pages cover options.page_size
+/// positions, or as many more as whole rows of every slot need.
 Layout layout_with_snapshots(std::span<const algorithm::Slot> slots, LayoutOptions options,
                              std::size_t length, std::size_t step, double share = 0.1);
 

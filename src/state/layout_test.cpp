@@ -180,6 +180,19 @@ TEST(Layout, KeepsAsManySnapshotsAsTheirShareAllows) {
             0u);
 }
 
+TEST(Layout, WidensPagesToWholeRowsOfEverySlot) {
+  const auto page_size = [](std::uint32_t ratio, std::uint32_t asked) {
+    const std::vector<Slot> slots = {rows(16), {.width = 16, .ratio = ratio}};
+    return layout_with_snapshots(slots, options(RowFormat::kF32, asked), 100, 1)
+        .options()
+        .page_size;
+  };
+  EXPECT_EQ(page_size(4, 16), 16u);
+  EXPECT_EQ(page_size(128, 16), 128u);
+  EXPECT_EQ(page_size(6, 16), 48u);
+  EXPECT_THROW(page_size(1u << 30, 16), Error);
+}
+
 TEST(Layout, HoldsFineRowsInHalfPrecisionWhereTheSessionAsksForCoarser) {
   const std::vector<Slot> slots = {rows(64), shared_keys(64)};  // 7 does not divide 64
   const Layout q8(slots, options(RowFormat::kQ8, 4));
