@@ -80,7 +80,7 @@ TEST_P(GoldenModel, HasTheSameBitsTokenByToken) {
 }
 
 TEST_P(GoldenModel, HasTheSameBitsWithAnyPageSize) {
-  GoldenRun small = open({.page_size = 4}), large = open({.page_size = 128});
+  GoldenRun small = open({.page_size = 4}), large = open({.page_size = 256});
   EXPECT_EQ(bit_difference(evaluate(small, golden_.tokens), evaluate(large, golden_.tokens),
                            vocabulary()),
             "");
