@@ -41,15 +41,25 @@ enum class NumericsMode : std::uint8_t {
 /// Called while loading (stages such as "weights") and prefilling; `fraction` in [0, 1].
 using ProgressCallback = std::function<void(std::string_view stage, double fraction)>;
 
+/// Vectors that are added to the rows of a model's sites as it runs; what made them decides what
+/// they do to the text (`lemma capture --steer-from`).
+struct Steering {
+  std::filesystem::path file;  ///< safetensors: F32 vectors, named after sites or layers
+  /// Multiply the vectors of feed-forward and of attention sites. Neither given: both 1. One given:
+  /// the other is 0. At 0 nothing changes.
+  std::optional<float> ffn, attention;
+};
+
 struct EngineOptions {
   BackendKind backend = BackendKind::kCpu;
   int threads = 0;  ///< 0: chosen from the machine's topology
   KvFormat kv = KvFormat::kF16;
   NumericsMode numerics = NumericsMode::kFast;
-  std::uint32_t context = 0;        ///< positions per sequence; 0: the model's own, at most 4096
-  std::uint32_t max_sequences = 8;  ///< sequences that are stepped at the same time
-  std::uint32_t step_rows = 512;    ///< rows of one step at most; a longer prompt takes several
-  ProgressCallback progress;        ///< of loading; on the calling thread
+  std::uint32_t context = 0;         ///< positions per sequence; 0: the model's own, at most 4096
+  std::uint32_t max_sequences = 8;   ///< sequences that are stepped at the same time
+  std::uint32_t step_rows = 512;     ///< rows of one step at most; a longer prompt takes several
+  std::optional<Steering> steering;  ///< of all sequences
+  ProgressCallback progress;         ///< of loading; on the calling thread
 };
 
 struct ModelInfo {

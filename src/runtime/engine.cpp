@@ -7,6 +7,7 @@
 #include "base/raise.hpp"
 #include "runtime/engine_core.hpp"
 #include "runtime/generation.hpp"
+#include "runtime/steering.hpp"
 #include "runtime/tokenizer_impl.hpp"
 
 namespace lemma::runtime {
@@ -61,17 +62,29 @@ ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
           .whole_prompts = model.program().whole_prompts};
 }
 
+/// The steering first, so that other observers see what the model goes on with.
+std::vector<backend::Observer*> with_steering(backend::Observer* steering,
+                                              std::span<backend::Observer* const> others) {
+  std::vector<backend::Observer*> all;
+  if (steering) all.push_back(steering);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
 }  // namespace
 
 EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions& options,
                        const EngineParts& parts)
     : model(std::move(loaded)),
+      steering(options.steering
+                   ? std::make_unique<SteeringObserver>(*options.steering, model->program())
+                   : nullptr),
       state(*model, {.format = row_format(options.kv),
                      .page_size = parts.page_size,
                      .sequences = options.max_sequences,
                      .max_rows = options.step_rows,
                      .max_logit_rows = options.max_sequences,  // of each its last row at most
-                     .observers = parts.observers}),
+                     .observers = with_steering(steering.get(), parts.observers)}),
       facts(std::make_shared<const ModelFacts>(facts_of(*model, options))),
       info(model->info()),
       weight_bytes(model->backend().weight_bytes()),
