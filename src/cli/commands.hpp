@@ -15,5 +15,7 @@ int show(const ShowOptions& options);
 int check(const CheckOptions& options);
 int bench(const BenchOptions& options);
 int eval(const EvalOptions& options);
+int capture(const CaptureOptions& options);
+int explain(const ExplainOptions& options);
 
 }  // namespace lemma::cli

@@ -28,6 +28,8 @@ struct Dispatch {
   int operator()(const cli::CheckOptions& options) const { return cli::check(options); }
   int operator()(const cli::BenchOptions& options) const { return cli::bench(options); }
   int operator()(const cli::EvalOptions& options) const { return cli::eval(options); }
+  int operator()(const cli::CaptureOptions& options) const { return cli::capture(options); }
+  int operator()(const cli::ExplainOptions& options) const { return cli::explain(options); }
 };
 
 int print(const cli::CommandLine& line) {

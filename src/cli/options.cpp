@@ -183,8 +183,8 @@ CommandLine parse_with(Parser& parser, Arguments arguments,
   }
 }
 
-void add_sampling(Parser& parser, RunOptions& options) {
-  Sampling& s = options.sampling;
+/// What `run` and `explain` take.
+void add_sampling(Parser& parser, Sampling& s, std::optional<std::uint64_t>& seed) {
   parser.number<float>("--temp", s.temperature, {0.f, 100.f}, "T",
                        "temperature; 0 always takes the likeliest token (default 0.8)");
   parser.number<std::int64_t>("--top-k", s.top_k, {0, std::numeric_limits<std::int64_t>::max()},
@@ -201,10 +201,34 @@ void add_sampling(Parser& parser, RunOptions& options) {
                        "subtracted once from the logit of each token that occurred (default 0)");
   parser.number<float>("--frequency-penalty", s.frequency_penalty, {-100.f, 100.f}, "X",
                        "subtracted for each time that it occurred (default 0)");
-  parser.number<std::uint64_t>("--seed", options.seed,
-                               {0, std::numeric_limits<std::uint64_t>::max()}, "S",
+  parser.number<std::uint64_t>("--seed", seed, {0, std::numeric_limits<std::uint64_t>::max()}, "S",
                                "of the draws; the same seed gives the same text (default: a fresh "
                                "one, printed at the end)");
+}
+
+void refuse_idle_sampling(const Parser& parser, const Sampling& sampling) {
+  if (sampling.temperature != 0.f) return;
+  for (const char* option : {"--top-k", "--top-p", "--min-p", "--seed"})
+    if (parser.given(option))
+      refuse(fmt::format("{} has no effect with --temp 0: nothing is drawn", option));
+}
+
+void add_steering(Parser& parser, Steering& steering) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  parser.path("--steer", steering.file, "FILE",
+              "add vectors to the rows of sites (lemma capture --steer-from makes such a file)");
+  parser.number<float>("--steer-ffn", steering.ffn, {-kMost, kMost}, "X",
+                       "times the vectors of feed-forward sites (default 1, or 0 beside "
+                       "--steer-attn)");
+  parser.number<float>("--steer-attn", steering.attention, {-kMost, kMost}, "Y",
+                       "times the vectors of attention sites (default 1, or 0 beside --steer-ffn)");
+}
+
+std::optional<Steering> steering_of(const Parser& parser, Steering steering) {
+  if (parser.given("--steer")) return steering;
+  for (const char* option : {"--steer-ffn", "--steer-attn"})
+    if (parser.given(option)) refuse(fmt::format("{} has no effect without --steer", option));
+  return std::nullopt;
 }
 
 CommandLine parse_run(Arguments arguments) {
@@ -223,7 +247,9 @@ CommandLine parse_run(Arguments arguments) {
               "behind --");
   parser.path("-m,--model", options.model.path, "MODEL",
               "names the model, so that the only argument is the prompt");
-  add_sampling(parser, options);
+  add_sampling(parser, options.sampling, options.seed);
+  Steering steering;
+  add_steering(parser, steering);
   parser.number<std::size_t>("--max-tokens", options.max_tokens,
                              {1, std::numeric_limits<std::size_t>::max()}, "N",
                              "tokens to generate at most (default: until the context is full)");
@@ -243,11 +269,8 @@ CommandLine parse_run(Arguments arguments) {
     if (!named && !parser.given("MODEL")) refuse("no model: give a GGUF file or a folder");
     if (!named) options.model.path = first;
     options.prompt = text_argument(std::move(named ? first : second));
-    if (options.sampling.temperature == 0.f) {
-      for (const char* option : {"--top-k", "--top-p", "--min-p", "--seed"})
-        if (parser.given(option))
-          refuse(fmt::format("{} has no effect with --temp 0: nothing is drawn", option));
-    }
+    refuse_idle_sampling(parser, options.sampling);
+    options.steering = steering_of(parser, std::move(steering));
     for (const std::string& stop : options.stop)
       if (stop.empty()) refuse("--stop: an empty text would end every run at once");
     refuse_idle_machine_options(parser, options.model);
@@ -436,6 +459,97 @@ CommandLine parse_eval(Arguments arguments) {
   });
 }
 
+std::vector<std::string> parse_sites(std::string_view list) {
+  std::vector<std::string> patterns;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    if (comma == at) refuse("--sites: a pattern is empty");
+    patterns.emplace_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return patterns;
+}
+
+void check_capture(const Parser& parser, const CaptureOptions& options) {
+  for (const char* other : {"--steer-from", "--text", "--tokens", "--out"})
+    parser.refuse_together(other, "--list", "nothing is run");
+  for (const char* other : {"--text", "--tokens"})
+    parser.refuse_together(other, "--steer-from", "the prompts are what is run");
+  parser.refuse_together("--text", "--tokens", "the tokens are what is run");
+  if (parser.given("--rows") && options.steer_from.empty())
+    refuse("--rows has no effect without --steer-from: all rows are written");
+  if (options.list) return;
+  if (!parser.given("--out")) refuse("--out: say where the file goes");
+  if (!options.steer_from.empty()) return;
+  if (options.sites.empty()) refuse("--sites: say which sites (--list shows them)");
+  if (!options.text && !options.tokens) refuse("give a --text or --tokens to run");
+}
+
+CommandLine parse_capture(Arguments arguments) {
+  Parser parser(
+      "capture", "MODEL --sites PATTERN[,PATTERN] --out FILE [--text TEXT | --tokens FILE]",
+      "Writes what stands at named sites of the forward pass: a safetensors file with an F32 "
+      "tensor [T, width] for each\nsite, under its name, and the token ids as the I32 tensor "
+      "'tokens'. In a pattern '*' is any run of characters,\n'?' any one.\nWith --steer-from it "
+      "writes steering vectors [width] for 'lemma run --steer' instead: the mean row over the\n"
+      "first file's prompts minus that over the second's; --sites then defaults to what each site "
+      "adds to the stream.",
+      "lemma capture model.gguf --text \"Once upon\" --sites 'layers.*.ffn.output' --out "
+      "x.safetensors");
+  CaptureOptions options;
+  std::string sites;
+  parser.model(options.model.path);
+  parser.flag("--list", options.list, "print the sites with their widths, and run nothing");
+  parser.text("--sites", sites, "PATTERNS", "which sites, for example layers.*.attention.output");
+  parser.path("--text", options.text, "TEXT", "the text to run");
+  parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids to run instead");
+  parser.path("--out", options.out, "FILE|DIR",
+              "the file; a folder, there already or ending in '/', gets a file for each site");
+  parser.app()
+      .add_option("--steer-from", options.steer_from,
+                  "two files of prompts, one a line: towards the first, away from the second")
+      ->expected(2)
+      ->type_name("FILE FILE");
+  parser.word<bool>("--rows", options.all_rows, {{"last", false}, {"all", true}},
+                    "of each prompt: its last token's row, or the mean over all (default last)");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parse_with(parser, std::move(arguments), [&]() -> Command {
+    if (parser.given("--sites")) options.sites = parse_sites(sites);
+    check_capture(parser, options);
+    refuse_idle_machine_options(parser, options.model);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_explain(Arguments arguments) {
+  Parser parser("explain", "MODEL [PROMPT|-] [options]",
+                "Shows the way of a prompt through the model, with the numbers that were really "
+                "computed: tokens, shapes, what\nattention reads, which experts are chosen, the "
+                "candidates at each sampling stage, state and time.",
+                "lemma explain model.gguf \"Once upon a time\" --max-tokens 8 --html way.html");
+  ExplainOptions options;
+  std::string prompt;
+  parser.model(options.model.path);
+  parser.text("PROMPT", prompt, "", "the text; - reads standard input; absent: the empty one");
+  parser.number<std::uint32_t>("--max-tokens", options.max_tokens, {1, 256}, "N",
+                               "tokens to generate at most (default 8)");
+  add_sampling(parser, options.sampling, options.seed);
+  parser.flag("--parse-special", options.parse_special,
+              "text that spells a control token, such as <s>, becomes that token");
+  parser.path("--html", options.html, "FILE",
+              "also write one page with pictures, which needs nothing else");
+  parser.flag("--json", options.json, "all of it as JSON");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parse_with(parser, std::move(arguments), [&]() -> Command {
+    options.prompt = text_argument(std::move(prompt));
+    refuse_idle_sampling(parser, options.sampling);
+    refuse_idle_machine_options(parser, options.model);
+    return std::move(options);
+  });
+}
+
 struct Subcommand {
   std::string_view name, summary;
   CommandLine (*parse)(Arguments);
@@ -449,6 +563,8 @@ constexpr Subcommand kSubcommands[] = {
     {"check", "compare a backend with the reference, site by site", parse_check},
     {"bench", "tokens per second", parse_bench},
     {"eval", "perplexity of a text", parse_eval},
+    {"capture", "activations at named sites, and steering vectors", parse_capture},
+    {"explain", "the way of a prompt through a model", parse_explain},
 };
 
 std::string overview() {

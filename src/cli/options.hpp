@@ -42,6 +42,7 @@ struct RunOptions {
   std::optional<std::size_t> max_tokens{};
   std::vector<std::string> stop{};
   bool parse_special = false;
+  std::optional<Steering> steering{};
 };
 
 struct TokenizeOptions {
@@ -92,8 +93,29 @@ struct EvalOptions {
   bool score_half = false, json = false;
 };
 
-using Command = std::variant<RunOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions,
-                             ShowOptions, CheckOptions, BenchOptions, EvalOptions>;
+struct CaptureOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  std::optional<std::string> text{};
+  std::optional<std::filesystem::path> tokens{};
+  std::vector<std::string> sites{};  ///< patterns; empty: all for a list, the branches for steering
+  std::filesystem::path out{};
+  std::vector<std::string> steer_from{};  ///< none, or the files of the two sets of prompts
+  bool all_rows = false, list = false;
+};
+
+struct ExplainOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  TextArgument prompt{};
+  Sampling sampling{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+  std::optional<std::uint64_t> seed{};
+  std::uint32_t max_tokens = 8;
+  bool parse_special = false, json = false;
+  std::optional<std::filesystem::path> html{};
+};
+
+using Command =
+    std::variant<RunOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions, ShowOptions,
+                 CheckOptions, BenchOptions, EvalOptions, CaptureOptions, ExplainOptions>;
 
 /// A command to carry out, or, without one, a text to print and the status to exit with. The text
 /// belongs on stdout where the status is 0 (help that was asked for) and on stderr otherwise.

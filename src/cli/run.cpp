@@ -122,6 +122,7 @@ int run(const RunOptions& options) {
                                                         .numerics = options.model.numerics,
                                                         .context = options.model.context,
                                                         .max_sequences = 1,
+                                                        .steering = options.steering,
                                                         .progress = progress.callback()});
   const std::vector<TokenId> prompt = encode_prompt(engine->tokenizer(), options);
   Generation generation = engine->submit({.prompt = prompt,

@@ -29,7 +29,9 @@ TEST(Usage, HelpThatIsAskedForIsAResult) {
                                                            {"show", "--help"},
                                                            {"check", "--help"},
                                                            {"bench", "--help"},
-                                                           {"eval", "--help"}}) {
+                                                           {"eval", "--help"},
+                                                           {"capture", "--help"},
+                                                           {"explain", "--help"}}) {
     const Outcome outcome = run_program(arguments);
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.err, "");

@@ -32,7 +32,8 @@ TEXT_FROM_WEIGHTS = {"weights/metadata.hpp"}
 
 # src/cli files that may look inside the engine, by the part of the name before the first '_' or
 # '.': show_plan.cpp belongs to show. All other files there, and all of src/serve, are outsiders.
-CLI_INSIDERS = {"show", "check", "explain", "logits", "bench", "train", "quantize", "eval"}
+CLI_INSIDERS = {"show", "check", "explain", "capture", "logits", "bench", "train", "quantize",
+                "eval"}
 # What an outsider may reach: the public API, the ground floor (UTF-8, log), and its like.
 OUTSIDER_REACH = ("include/lemma/", "src/base/", "src/cli/", "src/serve/")
 
