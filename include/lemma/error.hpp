@@ -30,18 +30,30 @@ enum class ErrorKind {
 /// The kind's name in lower case words, such as "bad file".
 constexpr std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kUsage: return "usage";
-    case ErrorKind::kNotFound: return "not found";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kBadFile: return "bad file";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kContextFull: return "context full";
-    case ErrorKind::kOutOfMemory: return "out of memory";
-    case ErrorKind::kCancelled: return "cancelled";
-    case ErrorKind::kNonFinite: return "non-finite";
-    case ErrorKind::kDevice: return "device";
-    case ErrorKind::kTemplate: return "template";
-    case ErrorKind::kInternal: return "internal";
+    case ErrorKind::kUsage:
+      return "usage";
+    case ErrorKind::kNotFound:
+      return "not found";
+    case ErrorKind::kIo:
+      return "io";
+    case ErrorKind::kBadFile:
+      return "bad file";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kContextFull:
+      return "context full";
+    case ErrorKind::kOutOfMemory:
+      return "out of memory";
+    case ErrorKind::kCancelled:
+      return "cancelled";
+    case ErrorKind::kNonFinite:
+      return "non-finite";
+    case ErrorKind::kDevice:
+      return "device";
+    case ErrorKind::kTemplate:
+      return "template";
+    case ErrorKind::kInternal:
+      return "internal";
   }
   return "unknown";
 }

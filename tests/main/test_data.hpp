@@ -22,8 +22,8 @@ std::filesystem::path source_dir();
 }  // namespace lemma::test
 
 /// Binds `name` to the path of shared data, or skips the test with a message that names it.
-#define LEMMA_TEST_DATA_OR_SKIP(name, relative)                                      \
-  const auto name##_found = ::lemma::test::find_data(relative);                      \
-  if (!name##_found) GTEST_SKIP() << "no test data '" << relative                    \
-                                  << "' (set LEMMA_TEST_DATA to the data folder)";   \
+#define LEMMA_TEST_DATA_OR_SKIP(name, relative)                                                   \
+  const auto name##_found = ::lemma::test::find_data(relative);                                   \
+  if (!name##_found)                                                                              \
+    GTEST_SKIP() << "no test data '" << relative << "' (set LEMMA_TEST_DATA to the data folder)"; \
   const std::filesystem::path& name = *name##_found

@@ -76,8 +76,7 @@ void Operations::run(const backend::Gate& op) noexcept {
   for (std::size_t r = 0; r < rows(); ++r) {
     const std::span<const float> in = row(op.in, r), gate = row(op.gate, r);
     const std::span<float> out = row(op.out, r);
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = in[i] * algorithm::sigmoid(gate[i / run]);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = in[i] * algorithm::sigmoid(gate[i / run]);
   }
 }
 
