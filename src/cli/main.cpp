@@ -57,7 +57,9 @@ int main(int argc, char** argv) {
       base::LogLevel::kWarning);
   try {
     const cli::CommandLine line = cli::parse_command_line(argc, argv);
-    return line.command ? std::visit(Dispatch{}, *line.command) : print(line);
+    if (!line.command) return print(line);
+    cli::write_err(line.text);
+    return std::visit(Dispatch{}, *line.command);
   } catch (const cli::OutputClosed&) {
     return cli::kDone;
   } catch (const Error& error) {

@@ -117,6 +117,9 @@ class Parser {
   }
 
   CLI::App& app() { return app_; }
+  /// Something that the caller should know, for stderr.
+  void report(const std::string& note) { notes_ += "lemma: " + note + "\n"; }
+  const std::string& notes() const { return notes_; }
   bool given(const char* name) const { return app_.count(name) > 0; }
   void refuse_together(const char* name, const char* other, const std::string& why) const {
     if (given(name) && given(other))
@@ -129,6 +132,7 @@ class Parser {
     std::string make_usage(const CLI::App*, std::string) const override { return usage; }
   };
   CLI::App app_;
+  std::string notes_;
 };
 
 void Parser::machine(ModelOptions& options) {
@@ -150,12 +154,21 @@ void Parser::machine(ModelOptions& options) {
                      "stay f32 (default fast)");
 }
 
-void refuse_idle_machine_options(const Parser& parser, const ModelOptions& options) {
+/// Every command takes the machine's options, so that a script may give all of them the same ones;
+/// what they cannot change is said.
+void report_idle_machine_options(Parser& parser, const ModelOptions& options) {
   if (options.backend != BackendKind::kReference) return;
   if (options.threads > 1)
-    refuse("--threads has no effect with --backend reference: it runs on one thread");
+    parser.report("--threads has no effect with --backend reference: it runs on one thread");
   if (parser.given("--numerics") && options.numerics == NumericsMode::kFast)
-    refuse("--numerics fast has no effect with --backend reference: it is always strict");
+    parser.report("--numerics fast has no effect with --backend reference: it is always strict");
+}
+
+/// The same where no model is run at all.
+void report_idle_machine_options(Parser& parser) {
+  for (const char* option : {"--backend", "--threads", "--kv", "--numerics"})
+    if (parser.given(option))
+      parser.report(fmt::format("{} has no effect here: no model is run", option));
 }
 
 TextArgument text_argument(std::string text) {
@@ -174,7 +187,8 @@ CommandLine parse_with(Parser& parser, Arguments arguments,
     parser.app().parse(std::move(arguments));
     for (const std::string& extra : parser.app().remaining())
       if (extra != "--") refuse(fmt::format("unexpected argument '{}'", extra));
-    return {finish(), {}, kDone};
+    Command command = finish();
+    return {std::move(command), parser.notes(), kDone};
   } catch (const CLI::CallForHelp&) {
     return {std::nullopt, parser.app().help(), kDone};
   } catch (const CLI::Error& error) {
@@ -273,7 +287,7 @@ CommandLine parse_run(Arguments arguments) {
     options.steering = steering_of(parser, std::move(steering));
     for (const std::string& stop : options.stop)
       if (stop.empty()) refuse("--stop: an empty text would end every run at once");
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -294,7 +308,10 @@ CommandLine parse_tokenize(Arguments arguments) {
   parser.flag("--parse-special", options.parse_special,
               "text that spells a control token, such as <s>, becomes that token");
   parser.flag("--json", options.json, "ids and pieces as JSON");
+  ModelOptions idle;
+  parser.machine(idle);
   return parse_with(parser, std::move(arguments), [&]() -> Command {
+    report_idle_machine_options(parser);
     options.add_special = !no_special;
     options.text = text_argument(std::move(text));
     return std::move(options);
@@ -314,7 +331,10 @@ CommandLine parse_detokenize(Arguments arguments) {
       ->type_name("")
       ->required();
   parser.flag("--special", options.show_special, "show control tokens as they are spelt");
+  ModelOptions idle;
+  parser.machine(idle);
   return parse_with(parser, std::move(arguments), [&]() -> Command {
+    report_idle_machine_options(parser);
     options.from_stdin = ids.size() == 1 && ids[0] == "-";
     if (options.from_stdin) ids.clear();
     for (const std::string& id : ids)
@@ -358,7 +378,7 @@ CommandLine parse_logits(Arguments arguments) {
   return parse_with(parser, std::move(arguments), [&]() -> Command {
     parser.refuse_together("--cut", "--stepwise", "every position is cut already");
     if (parser.given("--cut")) options.cuts = parse_cuts(cuts);
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -374,7 +394,7 @@ CommandLine parse_show(Arguments arguments) {
   parser.context(options.model);
   parser.machine(options.model);
   return parse_with(parser, std::move(arguments), [&]() -> Command {
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -401,7 +421,7 @@ CommandLine parse_check(Arguments arguments) {
   return parse_with(parser, std::move(arguments), [&]() -> Command {
     parser.refuse_together("--text", "--tokens", "the tokens are what is run");
     parser.refuse_together("--sites", "--json", "JSON always lists every site");
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -426,7 +446,7 @@ CommandLine parse_bench(Arguments arguments) {
   parser.machine(options.model);
   return parse_with(parser, std::move(arguments), [&]() -> Command {
     options.check = !no_check;
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -454,7 +474,7 @@ CommandLine parse_eval(Arguments arguments) {
   parser.context(options.model);
   parser.machine(options.model);
   return parse_with(parser, std::move(arguments), [&]() -> Command {
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -517,7 +537,7 @@ CommandLine parse_capture(Arguments arguments) {
   return parse_with(parser, std::move(arguments), [&]() -> Command {
     if (parser.given("--sites")) options.sites = parse_sites(sites);
     check_capture(parser, options);
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }
@@ -545,7 +565,7 @@ CommandLine parse_explain(Arguments arguments) {
   return parse_with(parser, std::move(arguments), [&]() -> Command {
     options.prompt = text_argument(std::move(prompt));
     refuse_idle_sampling(parser, options.sampling);
-    refuse_idle_machine_options(parser, options.model);
+    report_idle_machine_options(parser, options.model);
     return std::move(options);
   });
 }

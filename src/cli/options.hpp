@@ -117,8 +117,8 @@ using Command =
     std::variant<RunOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions, ShowOptions,
                  CheckOptions, BenchOptions, EvalOptions, CaptureOptions, ExplainOptions>;
 
-/// A command to carry out, or, without one, a text to print and the status to exit with. The text
-/// belongs on stdout where the status is 0 (help that was asked for) and on stderr otherwise.
+/// A command to carry out, with notes for stderr as its text; or, without one, a text to print and
+/// the status to exit with: on stdout where that is 0 (help that was asked for), else on stderr.
 struct CommandLine {
   std::optional<Command> command;
   std::string text;

@@ -88,13 +88,26 @@ TEST(Usage, RefusesOptionsWithoutEffect) {
   for (const Arguments& arguments : std::vector<Arguments>{
            {"run", "x.gguf", "--temp", "0", "--top-k", "5"},
            {"run", "x.gguf", "--temp", "0", "--seed", "5"},
-           {"run", "x.gguf", "--backend", "reference", "--threads", "2"},
-           {"run", "x.gguf", "--backend", "reference", "--numerics", "fast"},
            {"logits", "x.gguf", "--tokens", "t", "--out", "o", "--cut", "2", "--stepwise"},
            {"check", "x.gguf", "--text", "a", "--tokens", "t"}}) {
     const Outcome outcome = run_program(arguments);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("has no effect with"));
+  }
+}
+
+// All commands take the machine's options; where one changes nothing, it is said and the work goes
+// on.
+TEST(Usage, ReportsOptionsOfTheMachineThatChangeNothing) {
+  for (const Arguments& arguments : std::vector<Arguments>{
+           {"run", "/no/such/x.gguf", "--backend", "reference", "--threads", "2"},
+           {"run", "/no/such/x.gguf", "--backend", "reference", "--numerics", "fast"},
+           {"tokenize", "/no/such/x.gguf", "a", "--backend", "cpu"},
+           {"detokenize", "/no/such/x.gguf", "1", "--kv", "f32"}}) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("has no effect"));
+    EXPECT_THAT(outcome.err, HasSubstr("/no/such/x.gguf"));
   }
 }
 
