@@ -17,17 +17,17 @@ using algorithm::RowFormat;
 using algorithm::Slot;
 using algorithm::SlotKind;
 
-constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
 
 std::size_t multiply(std::size_t a, std::size_t b, const char* what) {
-  if (b != 0 && a > kMost / b) {
+  if (b != 0 && a > kLargest / b) {
     base::raise(ErrorKind::kInternal, "{} overflow: {} x {} bytes", what, a, b);
   }
   return a * b;
 }
 
 std::size_t add(std::size_t a, std::size_t b, const char* what) {
-  if (a > kMost - b) base::raise(ErrorKind::kInternal, "{} overflow: {} + {} bytes", what, a, b);
+  if (a > kLargest - b) base::raise(ErrorKind::kInternal, "{} overflow: {} + {} bytes", what, a, b);
   return a + b;
 }
 
@@ -118,7 +118,7 @@ Layout::Layout(std::span<const Slot> slots, const LayoutOptions& options) : opti
 std::size_t Layout::retained(std::uint32_t group) const noexcept {
   LEMMA_CHECK(group < groups_.size());
   const std::size_t window = groups_[group].window;
-  return window == 0 ? kMost : window + options_.slack;
+  return window == 0 ? kLargest : window + options_.slack;
 }
 
 std::size_t Layout::pages_for(std::uint32_t group, std::size_t length,
