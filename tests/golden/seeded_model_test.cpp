@@ -3,6 +3,8 @@
 // many threads, and logits near the reference on the dequantized weights.
 #include "seeded_model.hpp"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 
@@ -19,8 +21,10 @@ constexpr std::size_t kVocabulary = 512;
 class SeededModel : public ::testing::TestWithParam<Format> {
  protected:
   void SetUp() override {
+    // The process is part of the name: another run of this program would write under a mapping.
     path_ = std::filesystem::path(::testing::TempDir()) /
-            ("lemma-seeded-" + std::string(weights::traits(GetParam()).name) + ".gguf");
+            ("lemma-seeded-" + std::to_string(::getpid()) + "-" +
+             std::string(weights::traits(GetParam()).name) + ".gguf");
     write_seeded_model(path_, GetParam());
   }
   void TearDown() override { std::filesystem::remove(path_); }
