@@ -77,7 +77,7 @@ Case gate_case();
 Case mlp_case(algorithm::Activation activation, bool gated, weights::Format format);
 Case add_case();
 Case head_case(weights::Format format, float softcap);
-// The families, in conformance_family_cases.cpp.
+// The families, each in a file of its own.
 std::vector<Case> row_family_cases();
 std::vector<Case> expert_family_cases();
 std::vector<Case> attention_family_cases();
