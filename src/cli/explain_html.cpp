@@ -53,10 +53,10 @@ std::string heading(const char* title, const std::string& note) {
 std::string head(const Explanation& e) {
   return fmt::format(
       "<h1>The way of a prompt through {}</h1>\n<p>{}{}{} layers, width {}, vocabulary {}, {} "
-      "parameters. {}. Seed {}.</p>\n",
+      "parameters. {}.{}</p>\n",
       escaped(e.info.architecture), escaped(e.info.name), e.info.name.empty() ? "" : ": ",
       e.info.layers, e.info.width, e.info.vocabulary, e.info.parameters, escaped(e.info.backend),
-      e.seed);
+      e.seed ? fmt::format(" Seed {}.", *e.seed) : std::string());
 }
 
 std::string tokens_part(const Explanation& e) {

@@ -88,7 +88,7 @@ std::string explanation_json(const eval::Explanation& e) {
   json["parameters"] = e.info.parameters;
   json["backend"] = base::repair_utf8(e.info.backend);
   json["sites"] = e.sites;
-  json["seed"] = e.seed;
+  json["seed"] = e.seed ? Json(*e.seed) : Json();
   json["prompt_tokens"] = e.prompt_tokens;
   for (const eval::ExplainedToken& token : e.tokens)
     json["tokens"].push_back({{"id", token.id},

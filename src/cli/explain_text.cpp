@@ -171,7 +171,7 @@ std::string explanation_text(const Explanation& e) {
       "model    {}{}{}: {} layers, width {}, vocabulary {}, {} parameters\nbackend  {}\n",
       e.info.architecture, e.info.name.empty() ? "" : ", ", e.info.name, e.info.layers,
       e.info.width, e.info.vocabulary, e.info.parameters, e.info.backend);
-  text += fmt::format("seed     {}\n", e.seed);
+  if (e.seed) text += fmt::format("seed     {}\n", *e.seed);
   return text + tokens_text(e) + shapes_text(e) + attention_text(e) + experts_text(e) +
          norms_text(e) + choices_text(e) + state_text(e) + time_text(e);
 }

@@ -124,12 +124,12 @@ Explanation explain(ModelRun& run, std::span<const std::int32_t> prompt,
   const backend::Program& program = model.program();
   Explanation explanation{.info = model.info(),
                           .sites = program.tensors.size(),
-                          .seed = options.seed,
                           .prompt_tokens = prompt.size(),
                           .state_format = std::string(to_string(row_format(options.kv)))};
   explanation.stages = stages_of(program, prompt.size());
 
   const bool has_head = program.vocabulary != 0;
+  if (has_head && options.sampling.temperature > 0.f) explanation.seed = options.seed;
   run.prepare({}, static_cast<std::uint32_t>(prompt.size()), 1);
   std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
   std::size_t fed = prompt.size();

@@ -102,8 +102,8 @@ struct StepView {
 
 struct Explanation {
   ModelInfo info;
-  std::size_t sites = 0;  ///< tensors of one forward pass
-  std::uint64_t seed = 0;
+  std::size_t sites = 0;              ///< tensors of one forward pass
+  std::optional<std::uint64_t> seed;  ///< of the draws; absent where nothing is drawn
   std::size_t prompt_tokens = 0;
   std::vector<ExplainedToken> tokens;  ///< prompt and generated
   std::vector<Stage> stages;
