@@ -4,16 +4,12 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/overloaded.hpp"
 
 namespace lemma::backend {
 namespace {
 
-template <typename... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
-template <typename... Visitors>  // clang 16 does not deduce aggregates by itself
-Overloaded(Visitors...)->Overloaded<Visitors...>;
+using base::Overloaded;
 
 std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
   std::vector<Tensor> result;

@@ -9,37 +9,33 @@
 #include <variant>
 
 #include "backend/tensor_arena.hpp"
+#include "base/overloaded.hpp"
 #include "weights/format.hpp"
 
 namespace lemma::eval {
 namespace {
 
 using algorithm::Tolerance;
+using base::Overloaded;
 namespace tolerance = algorithm::tolerance;
-
-template <typename... Ts>
-struct Overload : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overload(Ts...) -> Overload<Ts...>;
 
 /// One operation on equal inputs.
 Tolerance own_tolerance(const backend::Operation& operation, bool int8) {
   return std::visit(
-      Overload{[](const backend::Norm&) { return tolerance::kNorm; },
-               [](const backend::Rotate&) { return tolerance::kRotate; },
-               [](const backend::Attend&) { return tolerance::kAttend; },
-               [&](const backend::Project& op) {
-                 return int8 ? tolerance::kInt8Project : tolerance::project(op.in.width);
-               },
-               [&](const backend::Mlp& op) {
-                 return int8 ? tolerance::kInt8Mlp : tolerance::mlp(op.spec.width, op.spec.hidden);
-               },
-               [&](const backend::Head& op) {
-                 return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
-               },
-               [](const auto&) { return tolerance::kElementwise; }},
+      Overloaded{[](const backend::Norm&) { return tolerance::kNorm; },
+                 [](const backend::Rotate&) { return tolerance::kRotate; },
+                 [](const backend::Attend&) { return tolerance::kAttend; },
+                 [&](const backend::Project& op) {
+                   return int8 ? tolerance::kInt8Project : tolerance::project(op.in.width);
+                 },
+                 [&](const backend::Mlp& op) {
+                   return int8 ? tolerance::kInt8Mlp
+                               : tolerance::mlp(op.spec.width, op.spec.hidden);
+                 },
+                 [&](const backend::Head& op) {
+                   return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
+                 },
+                 [](const auto&) { return tolerance::kElementwise; }},
       operation);
 }
 

@@ -91,9 +91,9 @@ Tensor Recorder::mix(const FfnSum& sum, Input input) {
 }
 
 Tensor Recorder::mix(const PerLayerInput& per_layer, Input input) {
-  LEMMA_CHECK(!per_layer_.empty());
+  LEMMA_CHECK(bool(per_layer_));
   const Tensor gate = project(per_layer.gate, input.normed, per_layer.width, "gate");
-  backend::Activate op{.spec = per_layer.activation, .gate = gate, .up = per_layer_[0]};
+  backend::Activate op{.spec = per_layer.activation, .gate = gate, .up = per_layer_};
   op.up_begin = per_layer.index * per_layer.width;
   op.out = tensor("gated", per_layer.width);
   emit(op);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder.hpp"
 
-#include "base/check.hpp"
 #include "model/recorder.hpp"
 
 namespace lemma::model {
@@ -58,7 +57,7 @@ void Recorder::per_layer_rows(Tensor embedding) {
   op.scale = rows.table_scale;
   op.out = tensor("per_layer_table", layers * rows.width);
   emit(op);
-  per_layer_ = {add(normed, op.out, "per_layer_rows", 1.f, rows.sum_scale)};
+  per_layer_ = add(normed, op.out, "per_layer_rows", 1.f, rows.sum_scale);
 }
 
 // "attention" and "ffn", numbered from the second of a kind on.

@@ -5,19 +5,14 @@
 #include <iterator>
 #include <string>
 
+#include "base/overloaded.hpp"
 #include "base/raise.hpp"
 
 namespace lemma::model {
 namespace {
 
+using base::Overloaded;
 using base::raise;
-
-template <typename... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
-template <typename... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
 void require(bool condition, const char* what) {
   if (!condition) raise(ErrorKind::kUnsupported, "{}", what);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/overloaded.hpp"
 #include "model/plan_print.hpp"
 #include "model/plan_words.hpp"
 
@@ -56,7 +57,7 @@ Json json(const std::optional<Norm>& norm) {
 }
 
 Json json(const algorithm::RopeScaling& scaling) {
-  return std::visit(print::Overloaded{
+  return std::visit(base::Overloaded{
                         [](std::monostate) { return Json(nullptr); },
                         [](const algorithm::LinearScaling& s) {
                           return Json{{"kind", "linear"}, {"factor", number(s.factor)}};
@@ -408,25 +409,25 @@ Json json(const Layer& layer) {
 }
 
 Json json(const Residual& residual) {
-  return std::visit(print::Overloaded{[](std::monostate) {
-                                        return Json{{"kind", "plain"}};
-                                      },
-                                      [](const HyperConnections& hyper) {
-                                        return Json{{"kind", "hyper_connections"},
-                                                    {"streams", hyper.spec.streams},
-                                                    {"width", hyper.spec.width},
-                                                    {"iterations", hyper.spec.iterations},
-                                                    {"eps", number(hyper.spec.eps)},
-                                                    {"norm_eps", number(hyper.spec.norm_eps)},
-                                                    {"leave", json(hyper.leave)}};
-                                      },
-                                      [](const AttentionResidual& blocks) {
-                                        return Json{{"kind", "attention_residual"},
-                                                    {"block_size", blocks.spec.block_size},
-                                                    {"width", blocks.spec.width},
-                                                    {"eps", number(blocks.spec.eps)},
-                                                    {"leave", json(blocks.leave)}};
-                                      }},
+  return std::visit(base::Overloaded{[](std::monostate) {
+                                       return Json{{"kind", "plain"}};
+                                     },
+                                     [](const HyperConnections& hyper) {
+                                       return Json{{"kind", "hyper_connections"},
+                                                   {"streams", hyper.spec.streams},
+                                                   {"width", hyper.spec.width},
+                                                   {"iterations", hyper.spec.iterations},
+                                                   {"eps", number(hyper.spec.eps)},
+                                                   {"norm_eps", number(hyper.spec.norm_eps)},
+                                                   {"leave", json(hyper.leave)}};
+                                     },
+                                     [](const AttentionResidual& blocks) {
+                                       return Json{{"kind", "attention_residual"},
+                                                   {"block_size", blocks.spec.block_size},
+                                                   {"width", blocks.spec.width},
+                                                   {"eps", number(blocks.spec.eps)},
+                                                   {"leave", json(blocks.leave)}};
+                                     }},
                     residual);
 }
 

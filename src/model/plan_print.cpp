@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/overloaded.hpp"
 #include "model/plan_words.hpp"
 #include "weights/gguf/types.hpp"
 
@@ -96,7 +97,7 @@ namespace {
 using algorithm::RopeLayout;
 using algorithm::RopePlacement;
 using algorithm::RopeSpec;
-using print::Overloaded;
+using base::Overloaded;
 using print::word;
 
 // All that layer `index` is, but for its number: equal for equal layers.

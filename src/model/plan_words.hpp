@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that plans are written in, as text and as JSON, and how both visit a plan's variants.
+// The words that plans are written in, as text and as JSON.
 // Used by plan_print.cpp and plan_json.cpp only.
 #pragma once
 
@@ -8,13 +8,6 @@
 #include "model/plan.hpp"
 
 namespace lemma::model::print {
-
-template <typename... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
-template <typename... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
 const char* word(algorithm::NormKind kind) noexcept;
 const char* word(QkNorm::Extent extent) noexcept;

@@ -101,9 +101,9 @@ class Recorder {
   backend::Backend& backend_;
   backend::Program program_;
   std::vector<LayerValues> layers_;
-  std::vector<Tensor> per_layer_;  ///< [P] rows by layer
-  std::size_t layer_ = 0;          ///< that is being recorded
-  std::string prefix_;             ///< of the sites that are being recorded
+  Tensor per_layer_;       ///< [L * P]: every layer's row of the token
+  std::size_t layer_ = 0;  ///< that is being recorded
+  std::string prefix_;     ///< of the sites that are being recorded
 };
 
 }  // namespace lemma::model

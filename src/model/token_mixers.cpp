@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The token mixers as operations. Each reads like its section in docs/contract.md.
-#include "base/check.hpp"
 #include "model/recorder.hpp"
 
 namespace lemma::model {
