@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line as data: one plain struct for each subcommand, filled and checked by
 // parse_command_line(). What is out of range, unknown or without effect is refused there, so that a
-// subcommand can take its struct at its word. The library behind the parsing stays in options.cpp.
+// subcommand can take its struct at its word. The library behind the parsing stays in parser.cpp.
 #pragma once
 
 #include <cstddef>

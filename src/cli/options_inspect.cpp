@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/subcommands.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace lemma::cli {
+namespace {
+
+void check_capture(const Parser& parser, const CaptureOptions& options) {
+  for (const char* other : {"--steer-from", "--text", "--tokens", "--out"})
+    parser.refuse_together(other, "--list", "nothing is run");
+  for (const char* other : {"--text", "--tokens"})
+    parser.refuse_together(other, "--steer-from", "the prompts are what is run");
+  parser.refuse_together("--text", "--tokens", "the tokens are what is run");
+  if (parser.given("--rows") && options.steer_from.empty())
+    refuse("--rows has no effect without --steer-from: all rows are written");
+  if (options.list) return;
+  if (!parser.given("--out")) refuse("--out: say where the file goes");
+  if (!options.steer_from.empty()) return;
+  if (options.sites.empty()) refuse("--sites: say which sites (--list shows them)");
+  if (!options.text && !options.tokens) refuse("give a --text or --tokens to run");
+}
+
+}  // namespace
+
+CommandLine parse_logits(Arguments arguments) {
+  Parser parser("logits", "MODEL --tokens FILE.json --out FILE.f32 [options]",
+                "Evaluates known tokens and writes the logits of every position: raw little-endian "
+                "f32 rows [T, V].\nThe ids are taken as they are; nothing is added.",
+                "lemma logits model.gguf --tokens tokens.json --out logits.f32 --cut 20,28");
+  LogitsOptions options;
+  std::string cuts;
+  parser.model(options.model.path);
+  parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids");
+  parser.path("--out", options.out, "FILE", "where the rows go; replaced when all is written");
+  parser.require("--tokens");
+  parser.require("--out");
+  parser.text("--cut", cuts, "N,N...", "evaluate in chunks that end before these positions");
+  parser.flag("--stepwise", options.stepwise, "evaluate token by token");
+  parser.number<std::uint32_t>("--generated-from", options.generated_from, {0, kMaxU32 - 1}, "N",
+                               "tokens from position N on count as generated, not as entered");
+  parser.flag("--hidden", options.hidden,
+              "write the last hidden state, [T, D], instead of the logits");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.refuse_together("--cut", "--stepwise", "every position is cut already");
+    if (parser.given("--cut")) options.cuts = parse_numbers("--cut", cuts, 1, kMaxU32 - 1);
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_show(Arguments arguments) {
+  Parser parser("show", "MODEL [options]",
+                "Describes a model: metadata, plan, what it needs in memory, and which "
+                "implementation runs each operation here.",
+                "lemma show model.gguf --ctx 8192");
+  ShowOptions options;
+  parser.model(options.model.path);
+  parser.flag("--json", options.json, "everything as one JSON object");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_capture(Arguments arguments) {
+  Parser parser(
+      "capture", "MODEL --sites PATTERN[,PATTERN] --out FILE [--text TEXT | --tokens FILE]",
+      "Writes what stands at named sites of the forward pass: a safetensors file with an F32 "
+      "tensor [T, width] for each\nsite, under its name, and the token ids as the I32 tensor "
+      "'tokens'. In a pattern '*' is any run of characters,\n'?' any one.\nWith --steer-from it "
+      "writes steering vectors [width] for 'lemma run --steer' instead: the mean row over the\n"
+      "first file's prompts minus that over the second's; --sites then defaults to what each site "
+      "adds to the stream.",
+      "lemma capture model.gguf --text \"Once upon\" --sites 'layers.*.ffn.output' --out "
+      "x.safetensors");
+  CaptureOptions options;
+  std::string sites;
+  parser.model(options.model.path);
+  parser.flag("--list", options.list, "print the sites with their widths, and run nothing");
+  parser.text("--sites", sites, "PATTERNS", "which sites, for example layers.*.attention.output");
+  parser.path("--text", options.text, "TEXT", "the text to run");
+  parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids to run instead");
+  parser.path("--out", options.out, "FILE|DIR",
+              "the file; a folder, there already or ending in '/', gets a file for each site");
+  parser.several("--steer-from", options.steer_from, 2, "FILE FILE",
+                 "two files of prompts, one a line: towards the first, away from the second");
+  parser.word<bool>("--rows", options.all_rows, {{"last", false}, {"all", true}},
+                    "of each prompt: its last token's row, or the mean over all (default last)");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    if (parser.given("--sites")) options.sites = parse_list("--sites", sites);
+    check_capture(parser, options);
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+}  // namespace lemma::cli

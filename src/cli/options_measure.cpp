@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/subcommands.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace lemma::cli {
+
+CommandLine parse_check(Arguments arguments) {
+  Parser parser("check", "MODEL [options]",
+                "Runs a backend beside the reference on the same tokens and compares every site of "
+                "the forward pass.\nNames the first site past its tolerance and then exits with "
+                "status 1.",
+                "lemma check model.gguf --teacher-forced");
+  CheckOptions options;
+  parser.model(options.model.path);
+  parser.path("--text", options.text, "TEXT", "the text to run (default: a built-in paragraph)");
+  parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids to run instead");
+  parser.number<std::uint32_t>("--generated-from", options.generated_from, {0, kMaxU32 - 1}, "N",
+                               "tokens from position N on run as generated ones, the others as "
+                               "prompt (default: the last quarter)");
+  parser.flag("--teacher-forced", options.teacher_forced,
+              "feed each site the reference's rows, so that an error shows where it is made");
+  parser.flag("--sites", options.sites, "list every site of every layer, not only the worst ones");
+  parser.flag("--json", options.json, "the report as JSON, with every site");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.refuse_together("--text", "--tokens", "the tokens are what is run");
+    parser.refuse_together("--sites", "--json", "JSON always lists every site");
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_bench(Arguments arguments) {
+  Parser parser("bench", "MODEL [options]",
+                "Measures tokens per second of prefill and decode. The logits of a short prompt "
+                "are compared with the\nreference first: a fast wrong answer is a failure.",
+                "lemma bench model.gguf --prompt 512 --generate 64 --reps 3");
+  BenchOptions options;
+  bool no_check = false;
+  parser.model(options.model.path);
+  parser.number<std::uint32_t>("--prompt", options.prompt, {1, kMaxU32 / 2}, "N",
+                               "tokens of prefill (default 512, or what the context leaves)");
+  parser.number<std::uint32_t>("--generate", options.generate, {0, kMaxU32 / 2}, "N",
+                               "tokens to decode after it (default 64)");
+  parser.number<std::uint32_t>("--reps", options.repetitions, {1, 10000}, "N",
+                               "repetitions; median and best are printed (default 3)");
+  parser.flag("--no-check", no_check, "do not compare with the reference");
+  parser.flag("--json", options.json, "the result as JSON");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    options.check = !no_check;
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_eval(Arguments arguments) {
+  Parser parser(
+      "eval", "MODEL TEXTFILE [options]",
+      "Perplexity of a text. The text becomes one row of tokens (with BOS in front where "
+      "the model adds one) and is cut\ninto windows of --window tokens. In each, the "
+      "first token is replaced by BOS where the model adds one.\n--score all: every "
+      "token but a window's first is predicted from those before it in the window; the "
+      "last window may be short.\n--score half: only tokens in the second half of whole "
+      "windows count, so that each has half a window of\ncontext (the rule of llama.cpp's "
+      "perplexity program, for comparison with its numbers).",
+      "lemma eval model.gguf text.txt --window 512 --score half");
+  EvalOptions options;
+  parser.model(options.model.path);
+  parser.path("TEXTFILE", options.text, "", "the text, as UTF-8");
+  parser.require("TEXTFILE");
+  parser.number<std::uint32_t>("--window", options.window, {4, kMaxU32 - 1}, "N",
+                               "tokens of a window (default 512, or the context if that is less)");
+  parser.word<bool>("--score", options.score_half, {{"all", false}, {"half", true}},
+                    "which tokens count (default all)");
+  parser.flag("--json", options.json, "the result as JSON");
+  parser.context(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.report_idle_machine_options(options.model);
+    return std::move(options);
+  });
+}
+
+}  // namespace lemma::cli

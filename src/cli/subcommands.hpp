@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands' options, one function for each; options.cpp holds their table. They stand in
+// options_generate.cpp (what makes text), options_tokens.cpp (text and ids), options_inspect.cpp
+// (what a model is and holds) and options_measure.cpp (how right and how fast it is).
+#pragma once
+
+#include "cli/parser.hpp"
+
+namespace lemma::cli {
+
+CommandLine parse_run(Arguments arguments);
+CommandLine parse_explain(Arguments arguments);
+CommandLine parse_tokenize(Arguments arguments);
+CommandLine parse_detokenize(Arguments arguments);
+CommandLine parse_logits(Arguments arguments);
+CommandLine parse_show(Arguments arguments);
+CommandLine parse_capture(Arguments arguments);
+CommandLine parse_check(Arguments arguments);
+CommandLine parse_bench(Arguments arguments);
+CommandLine parse_eval(Arguments arguments);
+
+}  // namespace lemma::cli
