@@ -38,7 +38,11 @@ int exit_status(int status) {
 
 }  // namespace
 
-Program::Program(const Arguments& arguments, std::string_view input) {
+Program::Program(const Arguments& arguments, std::string_view input)
+    : Program(LEMMA_PROGRAM, arguments, {}, input) {}
+
+Program::Program(const std::string& program, const Arguments& arguments,
+                 const Arguments& environment, std::string_view input) {
   std::string err = (std::filesystem::temp_directory_path() / "lemma-err-XXXXXX").string();
   const int err_file = ::mkostemp(err.data(), O_CLOEXEC);
   if (err_file < 0) fail("mkostemp");
@@ -47,16 +51,21 @@ Program::Program(const Arguments& arguments, std::string_view input) {
   int out[2];
   if (::pipe2(out, O_CLOEXEC) != 0) fail("pipe2");
 
-  std::vector<const char*> argv = {LEMMA_PROGRAM};
+  std::vector<const char*> argv = {program.c_str()};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   argv.push_back(nullptr);
+  std::vector<const char*> env;
+  for (char** entry = environ; *entry; ++entry) env.push_back(*entry);
+  for (const std::string& entry : environment) env.push_back(entry.c_str());
+  env.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ < 0) fail("fork");
   if (pid_ == 0) {
     ::dup2(in, STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err_file, STDERR_FILENO);
-    ::execv(LEMMA_PROGRAM, const_cast<char* const*>(argv.data()));
+    ::execve(program.c_str(), const_cast<char* const*>(argv.data()),
+             const_cast<char* const*>(env.data()));
     ::_exit(127);
   }
   ::close(in);
@@ -111,14 +120,28 @@ Outcome Program::wait() {
   return {status_, {}, read_file(err_)};
 }
 
-Outcome run_program(const Arguments& arguments, std::string_view input) {
-  Program program(arguments, input);
+namespace {
+
+Outcome run_to_end(Program& program) {
   std::string out;
   for (std::string some = program.read_some(); !some.empty(); some = program.read_some())
     out += some;
   Outcome outcome = program.wait();
   outcome.out = std::move(out);
   return outcome;
+}
+
+}  // namespace
+
+Outcome run_program(const Arguments& arguments, std::string_view input) {
+  Program program(arguments, input);
+  return run_to_end(program);
+}
+
+Outcome run_program_at(const std::string& path, const Arguments& arguments,
+                       const Arguments& environment) {
+  Program program(path, arguments, environment, {});
+  return run_to_end(program);
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -21,11 +21,16 @@ struct Outcome {
 
 /// Runs `lemma` to its end.
 Outcome run_program(const Arguments& arguments, std::string_view input = {});
+/// Another program instead, with `environment` ("NAME=value") added to that of the test.
+Outcome run_program_at(const std::string& path, const Arguments& arguments,
+                       const Arguments& environment);
 
 /// A running `lemma` whose standard output is a pipe to here; its standard error goes to a file.
 class Program {
  public:
   explicit Program(const Arguments& arguments, std::string_view input = {});
+  Program(const std::string& program, const Arguments& arguments, const Arguments& environment,
+          std::string_view input);
   ~Program();  ///< ends it
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "backend/cpu/executable.hpp"
+#include "backend/cpu/fault.hpp"
 #include "backend/cpu/kernels/select.hpp"
 #include "backend/host_state.hpp"
 #include "base/check.hpp"
@@ -88,7 +89,7 @@ class CpuBackend final : public backend::Backend {
 }  // namespace
 
 std::unique_ptr<backend::Backend> make_backend(const CpuOptions& options) {
-  return std::make_unique<CpuBackend>(options, choose_threads(options));
+  return with_fault(std::make_unique<CpuBackend>(options, choose_threads(options)));
 }
 
 }  // namespace lemma::cpu
