@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoint: one model's metadata and tensors, whatever container and however many files they
-// came in. Tensor bytes stay in the memory-mapped files; a checkpoint owns the mappings and must
-// outlive every span that it hands out. Every offset and size has been checked against the files
-// by the time a Checkpoint exists. Immutable, so safe to share between threads.
+// came in, in the vocabulary of GGUF. Tensor bytes stay in the memory-mapped files, or are made
+// from them on demand where the container holds another form; a checkpoint owns the mappings and
+// must outlive every span that it hands out. Every offset and size has been checked against the
+// files by the time a Checkpoint exists. Immutable, so safe to share between threads.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "weights/format.hpp"
+#include "weights/lazy_bytes.hpp"
 #include "weights/metadata.hpp"
 
 namespace lemma::weights {
@@ -27,6 +29,9 @@ struct TensorInfo {
   Format format = Format::kF32;
   std::vector<std::uint64_t> shape;
   std::span<const std::byte> bytes;  ///< exactly the tensor's bytes, in the mapping
+  /// Makes the bytes where the container holds another form of the tensor; `bytes` is empty then.
+  /// weights::bind() sees to either.
+  std::shared_ptr<const LazyBytes> lazy = nullptr;
 
   std::uint64_t row_elements() const noexcept { return shape.empty() ? 1 : shape.back(); }
   std::uint64_t rows() const noexcept {
@@ -35,6 +40,7 @@ struct TensorInfo {
     return n;
   }
   std::uint64_t elements() const noexcept { return rows() * row_elements(); }
+  std::uint64_t size_bytes() const noexcept { return lazy ? lazy->size() : bytes.size(); }
 };
 
 class Checkpoint {
@@ -52,9 +58,10 @@ class Checkpoint {
   const TensorInfo& at(std::string_view name) const;
 };
 
-/// Opens a checkpoint: a GGUF file, the first of a split GGUF (its siblings are found by name), or
-/// a folder that holds exactly one of these. Throws kNotFound, kIo, kBadFile, kUnsupported, or
-/// kUsage where the path names another part than the first or a folder with several checkpoints.
+/// Opens a checkpoint: a GGUF file, the first of a split GGUF (its siblings are found by name), a
+/// Hugging Face folder (config.json and safetensors files; safetensors/checkpoint.hpp) or a file of
+/// it, or a folder that holds exactly one of these. Throws kNotFound, kIo, kBadFile, kUnsupported,
+/// or kUsage where the path names another part than the first or a folder with several checkpoints.
 std::unique_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 }  // namespace lemma::weights

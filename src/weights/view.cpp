@@ -18,8 +18,14 @@ using base::raise;
 
 /// The whole tensor as rows of its innermost dimension.
 Matrix whole(const TensorInfo& tensor) {
-  return {tensor.format,       tensor.rows(), tensor.row_elements(),
-          tensor.bytes.data(), nullptr,       tensor.name};
+  Matrix out{tensor.format,       tensor.rows(), tensor.row_elements(),
+             tensor.bytes.data(), nullptr,       tensor.name};
+  if (tensor.lazy) {
+    auto made = tensor.lazy->get();
+    out.bytes = made->data();
+    out.owner = std::move(made);
+  }
+  return out;
 }
 
 /// Puts bytes that the checkpoint does not hold behind `matrix`.
@@ -101,12 +107,13 @@ Matrix transpose(const TensorInfo& tensor) {
   const std::size_t depth = tensor.shape.size();
   const std::uint64_t r = depth < 2 ? 1 : tensor.shape[depth - 2], c = tensor.row_elements();
   const std::uint64_t matrices = tensor.rows() / r;
-  Matrix out = whole(tensor);
+  const Matrix in = whole(tensor);
+  Matrix out = in;
   out.rows = matrices * c;
   out.cols = r;
-  AlignedBuffer buffer = AlignedBuffer::uninitialized(tensor.bytes.size());
+  AlignedBuffer buffer = AlignedBuffer::uninitialized(in.size_bytes());
   for (std::uint64_t m = 0; m < matrices; ++m) {
-    const std::byte* from = tensor.bytes.data() + m * r * c * element;
+    const std::byte* from = in.bytes + m * r * c * element;
     std::byte* to = buffer.data() + m * r * c * element;
     for (std::uint64_t j = 0; j < c; ++j) {
       for (std::uint64_t i = 0; i < r; ++i) {
@@ -121,10 +128,11 @@ Matrix transpose(const TensorInfo& tensor) {
 template <typename Function>
 Matrix map(const TensorInfo& tensor, std::string_view view, Function function) {
   require_single_elements(tensor, view);
-  Matrix out = whole(tensor);
+  const Matrix in = whole(tensor);
+  Matrix out = in;
   AlignedBuffer buffer = AlignedBuffer::uninitialized(tensor.elements() * sizeof(float));
   const auto values = buffer.as<float>().first(tensor.elements());
-  traits(tensor.format).dequantize(tensor.bytes.data(), values);
+  traits(tensor.format).dequantize(in.bytes, values);
   for (float& value : values) value = function(value);
   out.format = Format::kF32;
   adopt(out, std::move(buffer));

@@ -4,8 +4,8 @@
 // first on. Every block has experts: the router's bias counts, the softmax goes over the chosen
 // logits, and the activation is the clamped SwiGLU with alpha 1.702 and u + 1.
 //
-// The published model has YaRN's ramp without rounding its ends to whole dims; files cannot say
-// so, and the engine they are written for rounds them, so they are rounded here.
+// The published model has YaRN's ramp without rounding its ends to whole dims; GGUF files cannot say
+// so, and the engine they are written for rounds them, so they are rounded then.
 #include <vector>
 
 #include "model/arch/arch.hpp"
@@ -29,12 +29,9 @@ Plan gpt_oss(const Reader& reader) {
     attention.spec.window = sliding[i] ? reader.window() : 0;
     attention.spec.sinks = true;
     attention.sinks.tensor = Reader::block(i, "attn_sinks.weight");
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "post_attention_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, kActivation, routing)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.ffn(i, kActivation, routing),
+                                          "post_attention_norm"));
   }
   return plan;
 }

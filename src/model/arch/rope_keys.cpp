@@ -44,6 +44,8 @@ void apply_yarn(const Reader& reader, float factor, RopeSpec& rope) {
   yarn.original_context = static_cast<float>(reader.original_context());
   yarn.beta_fast = metadata.f32_or(reader.key("rope.scaling.yarn_beta_fast"), 32.f);
   yarn.beta_slow = metadata.f32_or(reader.key("rope.scaling.yarn_beta_slow"), 1.f);
+  // A key of lemma's own, for checkpoints that say so; GGUF files cannot.
+  yarn.truncate = metadata.boolean_or(reader.key("rope.scaling.yarn_truncate"), true);
   rope.scaling = yarn;
   // Magnitude m(1) / m(log_multiplier); without a multiplier m(1) alone.
   rope.attention_factor *= algorithm::yarn_magnitude(factor, 1.f);

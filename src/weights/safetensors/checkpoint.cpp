@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/safetensors/checkpoint.hpp"
+
+#include <fmt/ranges.h>
+
+#include <unordered_map>
+
+#include "base/raise.hpp"
+#include "weights/safetensors/folder.hpp"
+#include "weights/safetensors/translation.hpp"
+
+namespace lemma::weights::safetensors {
+namespace {
+
+using base::raise;
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxConfig = 16u << 20, kMaxTokenizer = 512u << 20;
+
+class SafetensorsCheckpoint final : public Checkpoint {
+ public:
+  SafetensorsCheckpoint(Folder folder, Metadata metadata, std::vector<TensorInfo> tensors)
+      : folder_(std::move(folder)), metadata_(std::move(metadata)), tensors_(std::move(tensors)) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+  }
+
+  const Metadata& metadata() const noexcept override { return metadata_; }
+  const std::vector<TensorInfo>& tensors() const noexcept override { return tensors_; }
+  const std::vector<fs::path>& files() const noexcept override { return folder_.files(); }
+  const TensorInfo* find(std::string_view name) const noexcept override {
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &tensors_[found->second];
+  }
+
+ private:
+  Folder folder_;  // owns the mappings that tensors_ points to
+  Metadata metadata_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string_view, std::size_t> index_;
+};
+
+void add_text(const Folder& folder, std::string_view file, std::string key, Metadata& metadata) {
+  if (auto text = folder.text(file, kMaxTokenizer))
+    metadata.add(std::move(key), Value{std::move(*text), "string"});
+}
+
+/// The template's own file, or a key of tokenizer_config.json: one text, or several by name.
+std::optional<std::string> chat_template(const Folder& folder) {
+  if (auto text = folder.text("chat_template.jinja", kMaxConfig)) return text;
+  const auto text = folder.text("tokenizer_config.json", kMaxTokenizer);
+  if (!text) return {};
+  const Config config = Config::parse(*text, (folder.path() / "tokenizer_config.json").string());
+  if (!config.has("chat_template") || config.is_list("chat_template")) return {};
+  return config.string("chat_template");
+}
+
+void add_texts(const Folder& folder, Metadata& metadata) {
+  add_text(folder, "tokenizer.json", "tokenizer.huggingface.json", metadata);
+  add_text(folder, "tokenizer_config.json", "tokenizer.huggingface.config", metadata);
+  add_text(folder, "special_tokens_map.json", "tokenizer.huggingface.special", metadata);
+  add_text(folder, "generation_config.json", "tokenizer.huggingface.generation", metadata);
+  if (auto text = chat_template(folder))
+    metadata.add("tokenizer.chat_template", Value{std::move(*text), "string"});
+}
+
+/// The ids that config.json states, for tokenizers that do not say them better.
+void add_token_ids(const Config& config, Metadata& metadata) {
+  for (const char* which : {"bos", "eos", "pad"}) {
+    const std::string key = std::string(which) + "_token_id";
+    if (!config.is_number(key)) continue;
+    metadata.add(std::string("tokenizer.ggml.") + key, Value{std::int64_t{config.u32(key)}, "u32"});
+  }
+}
+
+const Family& family_of(const std::string& model_type, const std::string& path) {
+  if (const Family* family = find_family(model_type)) return *family;
+  raise(ErrorKind::kUnsupported, "{}: model type '{}' is not supported; known are {}", path,
+        model_type, fmt::join(known_model_types(), ", "));
+}
+
+}  // namespace
+
+bool is_huggingface(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (!fs::exists(path / kConfigFile, error)) return false;
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+      if (it->path().extension() == ".safetensors") return true;
+    return false;
+  }
+  return path.extension() == ".safetensors" || path.filename() == kConfigFile ||
+         path.filename() == kIndexFile;
+}
+
+std::unique_ptr<const Checkpoint> open(const fs::path& path) {
+  Folder folder(path);
+  const std::string config_path = (folder.path() / kConfigFile).string();
+  const auto text = folder.text(kConfigFile, kMaxConfig);
+  if (!text) raise(ErrorKind::kNotFound, "{}: no such file", config_path);
+  try {
+    const Config whole = Config::parse(*text, std::string(kConfigFile));
+    // A wrapper for images or sound keeps the text model's keys in an object of their own.
+    const bool wrapped = whole.is_object("text_config");
+    const Config config = wrapped ? whole.object("text_config") : whole;
+    const Family& family = family_of(
+        config.has("model_type") ? config.string("model_type") : whole.string("model_type"),
+        config_path);
+    Translation translation(family, config, folder);
+    translation.run();
+    add_texts(folder, translation.metadata);
+    add_token_ids(config, translation.metadata);
+    return std::make_unique<SafetensorsCheckpoint>(
+        std::move(folder), std::move(translation.metadata), std::move(translation.tensors));
+  } catch (const Error& error) {
+    throw error.within(folder.path().string());
+  }
+}
+
+}  // namespace lemma::weights::safetensors

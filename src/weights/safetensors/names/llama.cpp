@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llama's layer and its kin. Their GGUF files hold the rows of queries and keys for a rotation of
+// neighbouring pairs; the published models turn halves, so the rows are put in order. Mixtral's
+// experts are called w1 (gate), w3 (up) and w2 (down).
+#include "weights/safetensors/names/families.hpp"
+
+namespace lemma::weights::safetensors {
+namespace {
+
+constexpr TensorRule kLlama[] = {
+    {"embed_tokens", "token_embd"},
+    {"norm", "output_norm"},
+    {"layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"layers.#.self_attn.q_proj", "blk.#.attn_q", Change::kQueryRows},
+    {"layers.#.self_attn.k_proj", "blk.#.attn_k", Change::kKeyRows},
+    {"layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+    {"layers.#.mlp.up_proj", "blk.#.ffn_up"},
+    {"layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
+};
+
+void llama_keys(Translation& t) {
+  usual_keys(t);
+  for (const char* described : {"attention_bias", "mlp_bias"}) t.config().ignore(described);
+}
+
+void mistral_keys(Translation& t) {
+  usual_keys(t);
+  window_of_all_layers(t);
+}
+
+void mixtral_keys(Translation& t) {
+  mistral_keys(t);
+  t.set("expert_count", t.config().u32("num_local_experts"));
+  t.set("expert_used_count", t.config().u32("num_experts_per_tok"));
+}
+
+void mixtral_tensors(Translation& t) {
+  const std::uint32_t experts = t.config().u32("num_local_experts");
+  t.stack_experts("layers.#.block_sparse_moe.experts", "w1", "blk.#.ffn_gate_exps", experts);
+  t.stack_experts("layers.#.block_sparse_moe.experts", "w3", "blk.#.ffn_up_exps", experts);
+  t.stack_experts("layers.#.block_sparse_moe.experts", "w2", "blk.#.ffn_down_exps", experts);
+}
+
+// Every fourth layer does not turn; the architecture knows that, so config.json must agree.
+void smollm3_keys(Translation& t) {
+  llama_keys(t);
+  window_by_layer(t);
+  t.require_flag("use_sliding_window", false);
+  t.require_number("no_rope_layer_interval", 4.f);
+  t.config().ignore("no_rope_layers");
+  t.config().ignore("max_window_layers");
+}
+
+constexpr KeyRule kGranite[] = {{"attention_multiplier", "attention.scale", kReal},
+                                {"embedding_multiplier", "embedding_scale", kReal},
+                                {"logits_scaling", "logit_scale", kReal},
+                                {"residual_multiplier", "residual_scale", kReal}};
+
+constexpr Family kFamilies[] = {
+    {"llama", "llama", "model.", {}, kLlama, llama_keys},
+    {"mistral", "llama", "model.", {}, kLlama, mistral_keys},
+    {"mixtral", "llama", "model.", {}, kLlama, mixtral_keys, mixtral_tensors},
+    {"smollm3", "smollm3", "model.", {}, kLlama, smollm3_keys},
+    {"granite", "granite", "model.", kGranite, kLlama, llama_keys},
+};
+
+}  // namespace
+
+std::span<const Family> llama_families() noexcept {
+  return kFamilies;
+}
+
+}  // namespace lemma::weights::safetensors

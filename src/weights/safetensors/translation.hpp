@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Translation: a Hugging Face model said in the vocabulary of GGUF. A family is data: which keys of
+// its config.json are which keys of GGUF, which tensors are which; what tables cannot say is one
+// function of the family. The families stand in names/; adding one is an entry there. Whatever a
+// family does not name, key or tensor, is refused by name at the end.
+//
+//   Stems: the rule {"layers.#.mlp.up_proj", "blk.#.ffn_up"} moves layers.3.mlp.up_proj.weight to
+//   blk.3.ffn_up.weight, and the bias beside it where there is one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights/metadata.hpp"
+#include "weights/safetensors/config.hpp"
+#include "weights/safetensors/folder.hpp"
+#include "weights/safetensors/source.hpp"
+
+namespace lemma::weights::safetensors {
+
+class Translation;
+
+/// A key of config.json that becomes a key under the architecture's prefix. Absent stays absent.
+struct KeyRule {
+  std::string_view hf, gguf;
+  enum class Type : std::uint8_t { kWhole, kReal, kFlag } type = Type::kWhole;
+};
+using enum KeyRule::Type;
+
+/// How a tensor's values differ in the two vocabularies.
+enum class Change : std::uint8_t {
+  kNone,
+  kQueryRows,  ///< rows of each head from halves to neighbouring pairs (interleaved rotation)
+  kKeyRows,    ///< the same for KV heads
+  kTranspose,  ///< weight [in, out] -> [out, in] (Conv1D)
+  kAddOne,     ///< weight w -> 1 + w, a norm around zero
+  kNegExp,     ///< -exp(w), a decay stored as its logarithm
+  kSqueeze,    ///< without dimensions of 1
+};
+
+struct TensorRule {
+  std::string_view hf, gguf;
+  Change change = Change::kNone;
+  bool exact = false;  ///< whole names instead of stems
+};
+
+struct Family {
+  std::string_view model_type;    ///< as config.json names it
+  std::string_view architecture;  ///< general.architecture
+  /// Of every tensor of the model but its head: "model.". Files of the model without a head may
+  /// leave it out.
+  std::string_view prefix;
+  std::span<const KeyRule> keys;
+  std::span<const TensorRule> tensors;
+  // What the tables cannot say, before and after the tensors of the table were moved; may be null.
+  void (*more_keys)(Translation&) = nullptr;
+  void (*more_tensors)(Translation&) = nullptr;
+  bool latent = false;  ///< latent attention: head_dim in config.json is not the width of a head
+};
+
+/// The family called `model_type`, or nullptr.
+const Family* find_family(std::string_view model_type) noexcept;
+/// All model types, sorted.
+std::vector<std::string_view> known_model_types();
+
+class Translation {
+ public:
+  /// Reads `folder` as a model of `family`; `config` is its part for text. Keeps references.
+  Translation(const Family& family, Config config, const Folder& folder);
+
+  /// Runs the whole translation: tables, the family's function, refusals.
+  void run();
+
+  Metadata metadata;
+  std::vector<TensorInfo> tensors;
+
+  // For the families.
+
+  const Config& config() const noexcept { return config_; }
+  std::string_view model_type() const noexcept { return family_.model_type; }
+  std::uint32_t layers() const noexcept { return layers_; }  ///< of the model itself
+  std::uint32_t heads() const noexcept { return heads_; }
+  std::uint32_t kv_heads() const noexcept { return kv_heads_; }
+  std::uint32_t head_dim() const noexcept { return head_dim_; }
+
+  // Keys under the architecture's prefix. A key is set once.
+  void set(std::string_view suffix, std::uint32_t value);
+  void set(std::string_view suffix, float value);
+  void set(std::string_view suffix, bool value);
+  void set(std::string_view suffix, std::string_view value);
+  void set(std::string_view suffix, const char* value) { set(suffix, std::string_view(value)); }
+  void set(std::string_view suffix, const std::vector<bool>& values);
+  void set(std::string_view suffix, const std::vector<std::uint32_t>& values);
+  void set(std::string_view suffix, const std::vector<float>& values);
+  bool is_set(std::string_view suffix) const;
+  /// Throws kUnsupported unless `key` is absent or the string `value` (or one of `also`).
+  void require(std::string_view key, std::string_view value, std::string_view also = "") const;
+  /// Throws kUnsupported unless `key` is absent or the flag or the number `value`.
+  void require_flag(std::string_view key, bool value) const;
+  void require_number(std::string_view key, float value) const;
+
+  // Tensors, by their names without the family's prefix. What is taken counts as used.
+  bool has(std::string_view name) const;
+  Source take(const std::string& name);
+  /// The pair `name`_blocks [..., n / 32, 16] and `name`_scales [..., n / 32] as [..., n].
+  Source take_mxfp4(const std::string& name);
+  void put(std::string gguf, Source source);
+  /// Counts a tensor as used that the model has no use for.
+  void drop(std::string_view name) { used_.emplace(name); }
+  /// Moves what `rule` names in each layer (or once), where it exists.
+  void move(const TensorRule& rule);
+  /// Moves the experts layers.N.PATH.<e>.STEM.weight, or what stands as a stack under PATH, into
+  /// one stack blk.N.GGUF.weight for every layer that has them.
+  void stack_experts(std::string_view path, std::string_view stem, std::string_view gguf,
+                     std::uint32_t experts);
+  /// Halves of each head's first `rotary_dim` rows become neighbouring pairs.
+  Source interleave(Source source, std::uint32_t heads, std::uint32_t rotary_dim) const;
+
+  /// Rotation (rope.cpp): rope_parameters, or rope_theta and rope_scaling. `rotary_dim` is that of
+  /// a whole head before partial_rotary_factor.
+  struct RopeOptions {
+    std::uint32_t head_dim = 0;
+    bool latent = false;  ///< latent attention states YaRN's magnitudes by another key
+    float theta = 10000.f;
+  };
+  void rope(const RopeOptions& options);
+  /// The parameters of one kind of layer where rope_parameters has several.
+  bool has_rope_of(std::string_view layer_type) const;
+  Config rope_of(std::string_view layer_type) const;
+  void rope(const RopeOptions& options, const Config& parameters);
+  std::uint32_t rotary_dim() const noexcept { return rotary_dim_; }
+
+  /// Which layers of layer_types are called `name`; nothing where the key is absent.
+  std::vector<bool> layers_called(std::string_view name,
+                                  std::string_view key = "layer_types") const;
+
+ private:
+  void canonical_names();
+  void common_keys();
+  void count_layers();
+  Source stored(const Stored& tensor) const;
+  Source changed(Source source, Change change, bool bias) const;
+  void move_one(const std::string& hf, const std::string& gguf, Change change, bool bias);
+  void head_and_table();
+  void refuse_unused() const;
+  void add(std::string_view suffix, Value value);
+
+  const Family& family_;
+  Config config_;
+  const Folder& folder_;
+  std::map<std::string, const Stored*, std::less<>> names_;
+  std::set<std::string, std::less<>> used_;
+  std::set<std::string, std::less<>> made_;  ///< names in `tensors`
+  std::uint32_t layers_ = 0, blocks_ = 0;    ///< blocks behind the layers predict further tokens
+  std::uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0, rotary_dim_ = 0;
+};
+
+}  // namespace lemma::weights::safetensors
