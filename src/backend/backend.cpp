@@ -18,7 +18,8 @@ std::string_view operation_name(const Operation& operation) noexcept {
                                        "gate",           "activate",      "mlp",
                                        "route",          "experts",       "add",
                                        "streams enter",  "streams read",  "streams write",
-                                       "streams leave",  "mix residual",  "head"});
+                                       "streams leave",  "mix residual",  "head",
+                                       "receive"});
   static_assert(kNames.size() == std::variant_size_v<Operation>);
   return kNames[operation.index()];
 }

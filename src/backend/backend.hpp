@@ -68,6 +68,10 @@ struct Embed {
   float scale = 1.f;
   Tensor out;
 };
+/// out [T, W] = the rows that come with the step: what a draft block reads of its model.
+struct Receive {
+  Tensor out;
+};
 /// Normalises each run of `group` elements on its own (0: the whole row). Weight [group] shared by
 /// all runs, or [width] when `weight_per_group` gives each run its own.
 struct Norm {
@@ -87,10 +91,10 @@ struct Project {
   std::vector<Output> outputs;
   float clamp = 0.f;  ///< c: results are clipped to [-c, c]; 0: none
 };
-/// A block-diagonal product: group g of `out` is W_g times group g of `in`.
+/// A block-diagonal product: group g of `out` is W_g times group g of `in`, or W times it.
 struct ProjectGroups {
   algorithm::GroupedLinearSpec spec;
-  WeightId weight = kNoWeight;  ///< [groups * out, in]
+  WeightId weight = kNoWeight;  ///< [groups * out, in], or [out, in] where shared
   Tensor in, out;
 };
 /// Turns each of the width / head_dim heads by the row's rope position.
@@ -235,10 +239,10 @@ struct Head {
   Tensor in;
 };
 
-using Operation =
-    std::variant<Embed, Norm, Project, ProjectGroups, Rotate, Store, Attend, AttendLatent,
-                 AttendCompressed, Select, Compress, Recur, Gate, Activate, Mlp, Route, Experts,
-                 Add, StreamsEnter, StreamsRead, StreamsWrite, StreamsLeave, MixResidual, Head>;
+using Operation = std::variant<Embed, Norm, Project, ProjectGroups, Rotate, Store, Attend,
+                               AttendLatent, AttendCompressed, Select, Compress, Recur, Gate,
+                               Activate, Mlp, Route, Experts, Add, StreamsEnter, StreamsRead,
+                               StreamsWrite, StreamsLeave, MixResidual, Head, Receive>;
 
 /// The contract's word for an operation: "embed", "norm", "project", ...
 std::string_view operation_name(const Operation& operation) noexcept;
@@ -255,6 +259,7 @@ struct Program {
   std::vector<algorithm::Slot> slots;  ///< by SlotId
   std::uint32_t vocabulary = 0;        ///< V; 0 when the program ends in hidden states
   Tensor hidden;                       ///< the normed rows that enter the head
+  Tensor handed_on;                    ///< what a draft block behind it reads, if there is one
   bool whole_prompts = false;          ///< rows look ahead: a sequence must come in one step
 
   /// A new tensor; `site` must be unique.
@@ -277,6 +282,7 @@ struct Step {
   std::span<const algorithm::RopePosition> positions;  ///< [T]
   std::span<const Segment> segments;                   ///< cover [0, T) in order
   std::span<const std::uint32_t> logit_rows;           ///< ascending rows that want logits
+  std::span<const float> received = {};                ///< [T, W] where the program has a Receive
 };
 
 enum class SegmentStatus : std::uint8_t { kOk, kNonFinite, kOutOfMemory, kDevice };

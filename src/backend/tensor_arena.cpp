@@ -23,6 +23,7 @@ std::vector<Tensor> present(std::initializer_list<Tensor> tensors) {
 std::vector<Tensor> inputs(const Operation& operation) {
   return std::visit(Overloaded{
                         [](const Embed&) { return present({}); },
+                        [](const Receive&) { return present({}); },
                         [](const Attend& op) {
                           return present({op.query, op.selection});
                         },

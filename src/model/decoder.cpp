@@ -5,14 +5,18 @@
 
 namespace lemma::model {
 
-using backend::kNoWeight;
 using backend::Program;
 using backend::Tensor;
 using backend::WeightId;
 using backend::WeightUse;
 
+Program record(const Plan& plan, WeightBinder& weights) {
+  return Recorder(plan, weights).record();
+}
+
 Program record(const Plan& plan, const weights::Checkpoint& checkpoint, backend::Backend& backend) {
-  return Recorder(plan, checkpoint, backend).record();
+  WeightBinder weights(checkpoint, backend);
+  return record(plan, weights);
 }
 
 Program Recorder::record() {
@@ -22,10 +26,14 @@ Program Recorder::record() {
     layer(plan_.layers[layer_], residual);
   }
   prefix_.clear();
-  Tensor stream = leave(residual);
+  const auto* hyper = std::get_if<HyperConnections>(&plan_.residual);
+  Tensor stream = leave(residual, hyper ? &hyper->leave : nullptr);
   if (plan_.final_norm) stream = norm(*plan_.final_norm, stream, "final_norm");
   program_.hidden = stream;
-  head(stream);
+  if (!plan_.drafts.empty())
+    program_.handed_on =
+        plan_.drafts[0].reads == DraftBlock::Reads::kHidden ? stream : residual.stream;
+  head(stream, plan_.head.output);
   return std::move(program_);
 }
 
@@ -155,13 +163,13 @@ void Recorder::write(const Site& site, Residual& residual, Tensor branch, float 
   if (site.sum_norm) residual.stream = norm(*site.sum_norm, residual.stream, "sum_norm");
 }
 
-Tensor Recorder::leave(const Residual& residual) {
+Tensor Recorder::leave(const Residual& residual, const StreamWeights* weights) {
   if (const auto* hyper = std::get_if<HyperConnections>(&plan_.residual)) {
     const std::uint64_t streams = hyper->spec.streams;
     backend::StreamsLeave op{.spec = hyper->spec, .in = residual.stream};
-    op.fn = bind(hyper->leave.fn, streams, streams * plan_.width, WeightUse::kMatrix);
-    op.base = bind_vector(hyper->leave.base, streams);
-    op.scale = bind_vector(hyper->leave.scale, 1);
+    op.fn = bind(weights->fn, streams, streams * plan_.width, WeightUse::kMatrix);
+    op.base = bind_vector(weights->base, streams);
+    op.scale = bind_vector(weights->scale, 1);
     op.out = tensor("left", plan_.width);
     emit(op);
     return op.out;
@@ -179,11 +187,11 @@ Tensor Recorder::leave(const Residual& residual) {
   return out;
 }
 
-void Recorder::head(Tensor in) {
-  if (!plan_.head.output) return;
+void Recorder::head(Tensor in, const Linear& output) {
+  if (!output) return;
   backend::Head op;
-  op.weight = bind(plan_.head.output.weight, plan_.vocabulary, plan_.width, WeightUse::kMatrix);
-  op.bias = bind_vector(plan_.head.output.bias, plan_.vocabulary);
+  op.weight = bind(output.weight, plan_.vocabulary, plan_.width, WeightUse::kMatrix);
+  op.bias = bind_vector(output.bias, plan_.vocabulary);
   op.scale = plan_.head.scale;
   op.softcap = plan_.head.softcap;
   op.in = in;
@@ -261,8 +269,7 @@ backend::SlotId Recorder::store(const algorithm::Slot& slot, Tensor in) {
 
 WeightId Recorder::bind(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
                         WeightUse use) {
-  if (!ref) return kNoWeight;
-  return backend_.add(weights::bind(checkpoint_, ref, rows, cols), use);
+  return weights_.bind(ref, rows, cols, use);
 }
 
 WeightId Recorder::bind_vector(const WeightRef& ref, std::uint64_t width) {

@@ -69,8 +69,10 @@ TEST(Decoder, RecordsTheSlotsAndWeightsOfThePlan) {
     if (!known(*checkpoint)) continue;
     const Plan plan = make_plan(*checkpoint, {});
     ListingBackend backend;
-    const backend::Program program = record(plan, *checkpoint, backend);
-    EXPECT_EQ(program.slots, slots_of(plan));
+    WeightBinder binder(*checkpoint, backend);
+    EXPECT_EQ(record(plan, binder).slots, slots_of(plan));
+    for (std::size_t block = 0; block < plan.drafts.size(); ++block)
+      EXPECT_EQ(record_draft(plan, block, binder).slots, slots_of(plan.drafts[block]));
     std::set<std::string> planned;
     for (const WeightRef* weight : weights_of(plan)) planned.insert(weight->tensor);
     EXPECT_EQ(backend.names, planned);

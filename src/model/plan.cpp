@@ -22,6 +22,12 @@ void validate(const Norm& norm) {
   norm.spec.validate();
 }
 
+// A draft block runs by itself: of other layers nothing is there to be read.
+void require_reachable(std::uint32_t source, const Plan& plan, std::size_t layer) {
+  require(layer < plan.layers.size() || source == layer,
+          "a draft block reads a layer that is not its own");
+}
+
 void validate(const std::optional<Norm>& norm) {
   if (norm) validate(*norm);
 }
@@ -42,6 +48,7 @@ void validate(const Gqa& gqa, const Plan& plan, std::size_t layer) {
   if (gqa.indexer) gqa.indexer->spec.validate();
   if (!gqa.source) return;
   require(*gqa.source < layer, "keys and values are read from a layer that comes later");
+  require_reachable(*gqa.source, plan, layer);
   for (const Site& site : plan.layers[*gqa.source].sites)
     if (const auto* owner = std::get_if<Gqa>(&site.mixer)) {
       const algorithm::GqaSpec &own = owner->spec, &spec = gqa.spec;
@@ -68,7 +75,8 @@ void validate(const Mla& mla, const Plan& plan, std::size_t layer) {
   if (mla.indexer) dsa_spec(mla).validate();
   if (!mla.selection_source) return;
   require(*mla.selection_source <= layer, "tokens are chosen by a layer that comes later");
-  for (const Site& site : plan.layers[*mla.selection_source].sites)
+  require_reachable(*mla.selection_source, plan, layer);
+  for (const Site& site : plan.layer_at(*mla.selection_source).sites)
     if (const auto* chooser = std::get_if<Mla>(&site.mixer); chooser && chooser->indexer) return;
   require(false, "the layer that should choose tokens has no indexer");
 }
@@ -150,7 +158,7 @@ void validate(const PerLayerInput& input, const Plan& plan, std::size_t) {
 }
 
 void validate(const Site& site, const Site* previous, const Plan& plan, std::size_t layer) {
-  const bool side_by_side = plan.layers[layer].side_by_side;
+  const bool side_by_side = plan.layer_at(layer).side_by_side;
   validate(site.norm);
   validate(site.branch_norm);
   validate(site.sum_norm);
@@ -164,11 +172,42 @@ void validate(const Site& site, const Site* previous, const Plan& plan, std::siz
   const auto* blocks = std::get_if<AttentionResidual>(&plan.residual);
   require((blocks != nullptr) == static_cast<bool>(site.block_mix.projection),
           "the attention residual needs parameters at every site, and only there");
-  require(
-      std::holds_alternative<std::monostate>(plan.residual) ||
-          (!side_by_side && site.scale == 1.f && !site.sum_norm && plan.layers[layer].scale == 1.f),
-      "only a plain residual knows sites side by side, scales and norms after the sum");
+  require(std::holds_alternative<std::monostate>(plan.residual) ||
+              (!side_by_side && site.scale == 1.f && !site.sum_norm &&
+               plan.layer_at(layer).scale == 1.f),
+          "only a plain residual knows sites side by side, scales and norms after the sum");
   std::visit([&](const auto& mixer) { validate(mixer, plan, layer); }, site.mixer);
+}
+
+void validate_sites(const Plan& plan, std::size_t index) {
+  const Layer& layer = plan.layer_at(index);
+  for (std::size_t s = 0; s < layer.sites.size(); ++s) {
+    try {
+      validate(layer.sites[s], s ? &layer.sites[s - 1] : nullptr, plan, index);
+    } catch (const Error& error) {
+      throw error.within("layer " + std::to_string(index) + ", " +
+                         mixer_name(layer.sites[s].mixer));
+    }
+  }
+}
+
+void validate(const DraftBlock& draft, const Plan& plan) {
+  require(draft.table && draft.token && draft.row && draft.output,
+          "embedding, both projections and output matrix are required");
+  validate(draft.token_norm);
+  validate(draft.row_norm);
+  validate(draft.final_norm);
+  require(!std::holds_alternative<AttentionResidual>(plan.residual),
+          "no draft block is known with the attention residual");
+  const auto* hyper = std::get_if<HyperConnections>(&plan.residual);
+  require(hyper ? static_cast<bool>(draft.leave.fn) == static_cast<bool>(hyper->leave.fn)
+                : !draft.leave.fn,
+          "a draft block leaves its streams as the model does");
+  require(!hyper || draft.reads == DraftBlock::Reads::kStream,
+          "a draft block with several streams reads all streams of the model");
+  for (const Site& site : draft.layer.sites)
+    require(!std::holds_alternative<PerLayerInput>(site.mixer),
+            "a draft block has no row of the token of its own");
 }
 
 }  // namespace
@@ -211,14 +250,12 @@ void Plan::validate() const {
           "plan of '{}': embedding scale {}, head scale {}, soft-cap {}; "
           "all must be finite and the soft-cap not negative",
           architecture, embedding.scale, head.scale, head.softcap);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Layer& layer = layers[i];
-    for (std::size_t s = 0; s < layer.sites.size(); ++s) {
-      try {
-        model::validate(layer.sites[s], s ? &layer.sites[s - 1] : nullptr, *this, i);
-      } catch (const Error& error) {
-        throw error.within("layer " + std::to_string(i) + ", " + mixer_name(layer.sites[s].mixer));
-      }
+  for (std::size_t i = 0; i < layers.size() + drafts.size(); ++i) validate_sites(*this, i);
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    try {
+      model::validate(drafts[i], *this);
+    } catch (const Error& error) {
+      throw error.within("draft block " + std::to_string(i));
     }
   }
 }

@@ -5,7 +5,7 @@
 // anything is loaded. Where a new model does not fit, this vocabulary gains a word; nothing else in
 // lemma asks which architecture it runs.
 //
-//   Plan     = embedding, residual style, layers[], final norm, head
+//   Plan     = embedding, residual style, layers[], final norm, head, draft blocks[]
 //   Layer    = sites[] (one after the other, or side by side), a scale of the stream at the end
 //   Site     = norm of the stream, mixer, norm of the branch, scale; or a norm after the sum
 //   Mixer    = attention of a family, or feed-forward of a family, or a sum of feed-forwards
@@ -272,6 +272,26 @@ struct Head {
   float softcap = 0.f;
 };
 
+/// A block that drafts (multi-token prediction): it reads a token and the row that the model left
+/// for the token before it, and gives the logits of the token after. Its stream is
+/// token(token_norm(embedding)) + row(row_norm(row)), its layer is one of its own with a state of
+/// its own. The second block reads what the first handed on, and so forth. The positions of a
+/// block's layer and its Source are the model's: the first block counts as layer L.
+struct DraftBlock {
+  /// What the model, or the block before, hands on.
+  enum class Reads : std::uint8_t {
+    kHidden,  ///< the normed row that enters the head, [D]
+    kStream,  ///< what the last layer left: all streams of hyper-connections, each taken for itself
+  } reads = Reads::kHidden;
+  WeightRef table;  ///< [V, D]: the model's or its own
+  Norm token_norm, row_norm;
+  Linear token, row;  ///< [D, D] each
+  Layer layer;
+  StreamWeights leave;  ///< as HyperConnections::leave
+  Norm final_norm;
+  Linear output;  ///< [V, D]: the model's or its own; scale and soft-cap are those of Head
+};
+
 struct Plan {
   std::string architecture;      ///< as the checkpoint names it
   std::string name;              ///< the model's own name, if it has one
@@ -283,7 +303,12 @@ struct Plan {
   std::vector<Layer> layers;
   std::optional<Norm> final_norm;
   Head head;
+  std::vector<DraftBlock> drafts;
 
+  /// The layer at `index`, where draft blocks follow the model's own layers.
+  const Layer& layer_at(std::size_t index) const {
+    return index < layers.size() ? layers[index] : drafts.at(index - layers.size()).layer;
+  }
   /// Throws kUnsupported or kBadFile; the message names layer, site and field.
   void validate() const;
 };

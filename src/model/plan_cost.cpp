@@ -142,6 +142,17 @@ class WeightList {
     add(site.branch_norm);
     add(site.sum_norm);
   }
+  void add(const DraftBlock& draft) {
+    add(draft.table);
+    add(draft.token_norm);
+    add(draft.row_norm);
+    add(draft.token);
+    add(draft.row);
+    for (const Site& site : draft.layer.sites) add(site);
+    add(draft.leave);
+    add(draft.final_norm);
+    add(draft.output);
+  }
   void add(const Embedding& embedding) {
     add(embedding.table);
     add(embedding.positions);
@@ -158,6 +169,18 @@ class WeightList {
  private:
   std::vector<const WeightRef*> weights_;
 };
+
+std::vector<const WeightRef*> weights_of_model(const Plan& plan) {
+  WeightList list;
+  list.add(plan.embedding);
+  for (const Layer& layer : plan.layers)
+    for (const Site& site : layer.sites) list.add(site);
+  if (const auto* hyper = std::get_if<HyperConnections>(&plan.residual)) list.add(hyper->leave);
+  if (const auto* blocks = std::get_if<AttentionResidual>(&plan.residual)) list.add(blocks->leave);
+  list.add(plan.final_norm);
+  list.add(plan.head.output);
+  return list.take();
+}
 
 struct Share {
   Format format;
@@ -176,6 +199,9 @@ Share share_of(const TensorInfo& tensor, const View& view) {
     case Kind::kAddOne:
     case Kind::kNegExp:
       return {Format::kF32, tensor.elements()};
+    case Kind::kColumns:
+      if (view.begin > view.end || view.end > tensor.row_elements()) break;
+      return {tensor.format, (view.end - view.begin) * tensor.rows()};
     case Kind::kRows:
     case Kind::kElements:
       if (view.begin > view.end || view.end > rows) break;
@@ -187,28 +213,53 @@ Share share_of(const TensorInfo& tensor, const View& view) {
       return {tensor.format, rows / view.stride * (view.end - view.begin) * per_row};
   }
   base::raise(ErrorKind::kBadFile,
-              "tensor '{}' has {} rows; the plan takes rows {} to {} (stride {})", tensor.name,
-              rows, view.begin, view.end, view.stride);
+              "tensor '{}' has {} rows of {}; the plan takes {} to {} (stride {})", tensor.name,
+              rows, tensor.row_elements(), view.begin, view.end, view.stride);
 }
 
+/// Adds up weights; one that is named twice, such as a tied matrix, is held once.
+class WeightSum {
+ public:
+  explicit WeightSum(const weights::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  /// What `ref` adds; no elements where it is there already.
+  Share add(const WeightRef& ref) {
+    const View& view = ref.view;
+    const TensorInfo& tensor = checkpoint_.at(ref.tensor);
+    if (!seen_.insert({ref.tensor, view.kind, view.begin, view.end, view.stride}).second)
+      return {tensor.format, 0};
+    return share_of(tensor, view);
+  }
+
+ private:
+  const weights::Checkpoint& checkpoint_;
+  std::set<std::tuple<std::string_view, View::Kind, std::uint64_t, std::uint64_t, std::uint64_t>>
+      seen_;
+};
+
 void add_weights(const Plan& plan, const weights::Checkpoint& checkpoint, Cost& cost) {
-  using Seen =
-      std::tuple<std::string_view, View::Kind, std::uint64_t, std::uint64_t, std::uint64_t>;
-  std::set<Seen> seen;  // a tied matrix is held once
+  WeightSum sum(checkpoint);
   std::map<Format, Cost::FormatShare> shares;
-  for (const WeightRef* ref : weights_of(plan)) {
-    const View& view = ref->view;
-    if (!seen.insert({ref->tensor, view.kind, view.begin, view.end, view.stride}).second) continue;
-    const Share share = share_of(checkpoint.at(ref->tensor), view);
-    Cost::FormatShare& sum =
+  for (const WeightRef* ref : weights_of_model(plan)) {
+    const Share share = sum.add(*ref);
+    if (share.elements == 0) continue;
+    Cost::FormatShare& total =
         shares.try_emplace(share.format, Cost::FormatShare{share.format}).first->second;
-    sum.bytes += weights::row_bytes(share.format, share.elements);
-    sum.parameters += share.elements;
+    total.bytes += weights::row_bytes(share.format, share.elements);
+    total.parameters += share.elements;
   }
   for (const auto& [format, share] : shares) {
     cost.weights.push_back(share);
     cost.weight_bytes += share.bytes;
     cost.parameters += share.parameters;
+  }
+  for (const DraftBlock& draft : plan.drafts) {
+    WeightList list;
+    list.add(draft);
+    for (const WeightRef* ref : list.take()) {
+      const Share share = sum.add(*ref);
+      cost.draft_weight_bytes += weights::row_bytes(share.format, share.elements);
+    }
   }
 }
 
@@ -292,27 +343,38 @@ std::uint64_t scratch_bytes(const Plan& plan, std::uint64_t rows, std::uint64_t 
   return (rows * per_row + logits) * sizeof(float);
 }
 
+void add_slots(const Layer& layer, algorithm::Slots& slots) {
+  for (const Site& site : layer.sites)
+    for (const algorithm::Slot& slot :
+         std::visit([](const auto& mixer) { return slots_of(mixer); }, site.mixer))
+      slots.push_back(slot);
+}
+
+std::uint64_t state_bytes(const algorithm::Slots& slots, const CostOptions& options,
+                          std::uint32_t context, std::uint32_t rows) {
+  return state::layout_with_snapshots(slots, {.format = options.row_format}, context, rows)
+      .bytes_for(context, rows);
+}
+
 }  // namespace
 
 std::vector<const WeightRef*> weights_of(const Plan& plan) {
+  std::vector<const WeightRef*> all = weights_of_model(plan);
   WeightList list;
-  list.add(plan.embedding);
-  for (const Layer& layer : plan.layers)
-    for (const Site& site : layer.sites) list.add(site);
-  if (const auto* hyper = std::get_if<HyperConnections>(&plan.residual)) list.add(hyper->leave);
-  if (const auto* blocks = std::get_if<AttentionResidual>(&plan.residual)) list.add(blocks->leave);
-  list.add(plan.final_norm);
-  list.add(plan.head.output);
-  return list.take();
+  for (const DraftBlock& draft : plan.drafts) list.add(draft);
+  for (const WeightRef* weight : list.take()) all.push_back(weight);
+  return all;
 }
 
 algorithm::Slots slots_of(const Plan& plan) {
   algorithm::Slots slots;
-  for (const Layer& layer : plan.layers)
-    for (const Site& site : layer.sites)
-      for (const algorithm::Slot& slot :
-           std::visit([](const auto& mixer) { return slots_of(mixer); }, site.mixer))
-        slots.push_back(slot);
+  for (const Layer& layer : plan.layers) add_slots(layer, slots);
+  return slots;
+}
+
+algorithm::Slots slots_of(const DraftBlock& draft) {
+  algorithm::Slots slots;
+  add_slots(draft.layer, slots);
   return slots;
 }
 
@@ -326,6 +388,8 @@ Cost cost_of(const Plan& plan, const weights::Checkpoint& checkpoint, const Cost
   cost.state_bytes = layout.bytes_for(cost.context, rows);
   cost.state_formula_bytes = layout.formula_bytes(cost.context);
   cost.state_formula = layout.formula(cost.context);
+  for (const DraftBlock& draft : plan.drafts)
+    cost.draft_state_bytes += state_bytes(slots_of(draft), options, cost.context, rows);
   cost.scratch_bytes = scratch_bytes(plan, rows, std::min(options.logit_rows, rows));
   return cost;
 }

@@ -39,6 +39,10 @@ struct Cost {
   std::uint64_t state_formula_bytes = 0;  ///< rows alone, and how they add up
   std::string state_formula;
 
+  /// What drafting adds, and only where it is done: weights that the model does not have anyway,
+  /// and a state for each block.
+  std::uint64_t draft_weight_bytes = 0, draft_state_bytes = 0;
+
   /// f32 rows that are alive at the same time in the widest site of a step, and the logits. A
   /// backend that fuses needs less, one that packs activations a little more.
   std::uint64_t scratch_bytes = 0;
@@ -50,11 +54,12 @@ struct Cost {
 /// kUnsupported where the state cannot be laid out.
 Cost cost_of(const Plan& plan, const weights::Checkpoint& checkpoint, const CostOptions& options);
 
-/// Every weight that `plan` names, in the plan's order; none of them is empty. Valid as long as the
-/// plan is not changed.
+/// Every weight that `plan` names, those of draft blocks last; none of them is empty. Valid as long
+/// as the plan is not changed.
 std::vector<const WeightRef*> weights_of(const Plan& plan);
 
 /// The slots that a sequence needs, layer by layer, as the decoder numbers them.
 algorithm::Slots slots_of(const Plan& plan);
+algorithm::Slots slots_of(const DraftBlock& draft);
 
 }  // namespace lemma::model

@@ -450,6 +450,14 @@ Json json(const Embedding& embedding) {
   return out;
 }
 
+Json json(const DraftBlock& draft) {
+  return {{"reads", word(draft.reads)},           {"table", json(draft.table)},
+          {"token_norm", json(draft.token_norm)}, {"row_norm", json(draft.row_norm)},
+          {"token", json(draft.token)},           {"row", json(draft.row)},
+          {"layer", json(draft.layer)},           {"leave", json(draft.leave)},
+          {"final_norm", json(draft.final_norm)}, {"output", json(draft.output)}};
+}
+
 }  // namespace
 
 std::string print::layer_json(const Layer& layer) {
@@ -459,6 +467,8 @@ std::string print::layer_json(const Layer& layer) {
 std::string to_json(const Plan& plan) {
   Json layers = Json::array();
   for (const Layer& layer : plan.layers) layers.push_back(json(layer));
+  Json drafts = Json::array();
+  for (const DraftBlock& draft : plan.drafts) drafts.push_back(json(draft));
   const Json out{{"architecture", plan.architecture},
                  {"name", plan.name},
                  {"width", plan.width},
@@ -471,7 +481,8 @@ std::string to_json(const Plan& plan) {
                  {"head",
                   {{"output", json(plan.head.output)},
                    {"scale", number(plan.head.scale)},
-                   {"softcap", number(plan.head.softcap)}}}};
+                   {"softcap", number(plan.head.softcap)}}},
+                 {"drafts", std::move(drafts)}};
   // A name from the file may not be UTF-8.
   return out.dump(2, ' ', false, Json::error_handler_t::replace);
 }

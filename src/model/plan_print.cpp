@@ -78,6 +78,8 @@ const char* word(View::Kind kind) noexcept {
       return "rows";
     case View::Kind::kStridedRows:
       return "strided_rows";
+    case View::Kind::kColumns:
+      return "columns";
     case View::Kind::kElements:
       return "elements";
     case View::Kind::kTranspose:
@@ -88,6 +90,10 @@ const char* word(View::Kind kind) noexcept {
       return "neg_exp";
   }
   return "?";
+}
+
+const char* word(DraftBlock::Reads reads) noexcept {
+  return reads == DraftBlock::Reads::kHidden ? "hidden" : "stream";
 }
 
 }  // namespace print
@@ -352,6 +358,30 @@ std::string text_of_layers(const std::vector<Layer>& layers) {
   return out;
 }
 
+std::string text(const Plan& plan, const DraftBlock& draft) {
+  const char* reads = "the row that enters the head";
+  if (draft.reads == DraftBlock::Reads::kStream)
+    reads = std::holds_alternative<HyperConnections>(plan.residual) ? "the last layer's streams"
+                                                                    : "the last layer's stream";
+  std::string out = fmt::format("    the token{}: {}\n    {}: {}\n",
+                                draft.table == plan.embedding.table ? "" : ", own embedding",
+                                text(draft.token_norm), reads, text(draft.row_norm));
+  out += text(draft.layer);
+  out += "    final " + text(draft.final_norm) + "\n";
+  const bool shared = draft.output.weight == plan.head.output.weight;
+  return out + (shared ? "    the model's head\n" : "    a head of its own\n");
+}
+
+std::string text_of_head(const Plan& plan) {
+  if (!plan.head.output) return "  ends in hidden states\n";
+  std::string out =
+      plan.head.output.weight == plan.embedding.table ? "  head tied to the embedding" : "  head";
+  if (plan.head.output.bias) out += ", bias";
+  if (plan.head.scale != 1.f) out += fmt::format(", logits times {}", plan.head.scale);
+  if (plan.head.softcap != 0.f) out += fmt::format(", soft-cap {}", plan.head.softcap);
+  return out + "\n";
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
@@ -371,13 +401,10 @@ std::string to_text(const Plan& plan) {
 
   out += text_of_layers(plan.layers);
   if (plan.final_norm) out += "  final " + text(*plan.final_norm) + "\n";
-  if (!plan.head.output) return out + "  ends in hidden states\n";
-  out +=
-      plan.head.output.weight == plan.embedding.table ? "  head tied to the embedding" : "  head";
-  if (plan.head.output.bias) out += ", bias";
-  if (plan.head.scale != 1.f) out += fmt::format(", logits times {}", plan.head.scale);
-  if (plan.head.softcap != 0.f) out += fmt::format(", soft-cap {}", plan.head.softcap);
-  return out + "\n";
+  out += text_of_head(plan);
+  for (std::size_t i = 0; i < plan.drafts.size(); ++i)
+    out += fmt::format("  draft block {}:\n{}", i, text(plan, plan.drafts[i]));
+  return out;
 }
 
 }  // namespace lemma::model

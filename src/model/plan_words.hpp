@@ -14,6 +14,7 @@ const char* word(QkNorm::Extent extent) noexcept;
 const char* word(algorithm::Activation activation) noexcept;
 const char* word(algorithm::RouteScore score) noexcept;
 const char* word(weights::View::Kind kind) noexcept;
+const char* word(DraftBlock::Reads reads) noexcept;
 
 /// A layer as it stands in to_json(), on one line.
 std::string layer_json(const Layer& layer);

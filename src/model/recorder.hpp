@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorder: the decoder's hand. It turns the words of a plan into operations of a program and
-// binds their weights into a backend. decoder.cpp walks the layers, token_mixers.cpp and
-// channel_mixers.cpp record one mixer each. Used by the decoder only.
+// binds their weights into a backend. decoder.cpp walks the layers, draft_blocks.cpp what is around
+// the layer of a draft block, token_mixers.cpp and channel_mixers.cpp record one mixer each. Used
+// by the decoder only.
 #pragma once
 
 #include <optional>
@@ -11,16 +12,17 @@
 
 #include "backend/backend.hpp"
 #include "model/plan.hpp"
-#include "weights/checkpoint.hpp"
+#include "model/weight_binder.hpp"
 
 namespace lemma::model {
 
 class Recorder {
  public:
-  Recorder(const Plan& plan, const weights::Checkpoint& checkpoint, backend::Backend& backend)
-      : plan_(plan), checkpoint_(checkpoint), backend_(backend), layers_(plan.layers.size()) {}
+  Recorder(const Plan& plan, WeightBinder& weights)
+      : plan_(plan), weights_(weights), layers_(plan.layers.size() + plan.drafts.size()) {}
 
   backend::Program record();
+  backend::Program record_draft(std::size_t block);
 
  private:
   using Tensor = backend::Tensor;
@@ -42,6 +44,9 @@ class Recorder {
     std::vector<Tensor> blocks;  ///< attention residual
   };
 
+  // draft_blocks.cpp
+  Tensor join(const DraftBlock& draft);
+
   // decoder.cpp
   Tensor embed();
   void per_layer_rows(Tensor embedding);
@@ -50,8 +55,8 @@ class Recorder {
   Tensor read(const Site& site, Residual& residual);
   void write(const Site& site, Residual& residual, Tensor branch, float scale);
   void open_block(const Site& site, Residual& residual);
-  Tensor leave(const Residual& residual);
-  void head(Tensor in);
+  Tensor leave(const Residual& residual, const StreamWeights* weights);
+  void head(Tensor in, const Linear& output);
   Tensor branch(const Site& site, Input input);
 
   // token_mixers.cpp
@@ -97,8 +102,7 @@ class Recorder {
   void emit(backend::Operation operation);
 
   const Plan& plan_;
-  const weights::Checkpoint& checkpoint_;
-  backend::Backend& backend_;
+  WeightBinder& weights_;
   backend::Program program_;
   std::vector<LayerValues> layers_;
   Tensor per_layer_;       ///< [L * P]: every layer's row of the token

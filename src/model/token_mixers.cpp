@@ -242,7 +242,8 @@ Tensor Recorder::mix(const Kda& kda, Input input) {
   // A projection through a bottleneck, or straight.
   const auto through = [&](const Linear& down, const Linear& up, const char* name) {
     if (!down) return project(up, x, width, name);
-    const auto rank = static_cast<std::uint32_t>(checkpoint_.at(down.weight.tensor).rows());
+    const auto rank =
+        static_cast<std::uint32_t>(weights_.checkpoint().at(down.weight.tensor).rows());
     const std::string first = std::string(name) + "_down";
     return project(up, project(down, x, rank, first.c_str()), width, name);
   };

@@ -82,6 +82,26 @@ Matrix strided_rows(const TensorInfo& tensor, const View& view) {
   return out;
 }
 
+Matrix columns(const TensorInfo& tensor, const View& view) {
+  const Matrix in = whole(tensor);
+  require_within(tensor, view, in.cols, "elements of a row");
+  const std::uint64_t block = traits(tensor.format).block_elements;
+  if (view.begin % block != 0 || view.end % block != 0) {
+    raise(ErrorKind::kUnsupported,
+          "tensor '{}': a part of its rows needs blocks of {} elements to stay whole, found "
+          "[{}, {})",
+          tensor.name, block, view.begin, view.end);
+  }
+  Matrix out = in;
+  out.cols = view.end - view.begin;
+  const std::size_t run = out.row_bytes(), skip = row_bytes(tensor.format, view.begin);
+  AlignedBuffer buffer = AlignedBuffer::uninitialized(in.rows * run);
+  for (std::uint64_t r = 0; r < in.rows; ++r)
+    std::memcpy(buffer.data() + r * run, in.row(r) + skip, run);
+  adopt(out, std::move(buffer));
+  return out;
+}
+
 /// Whether a tensor is a vector: all of its elements along one dimension.
 bool is_vector(const TensorInfo& tensor) {
   return std::ranges::count_if(tensor.shape, [](std::uint64_t n) { return n != 1; }) <= 1;
@@ -147,6 +167,8 @@ Matrix resolve(const TensorInfo& tensor, const View& view) {
       return rows(tensor, view);
     case View::Kind::kStridedRows:
       return strided_rows(tensor, view);
+    case View::Kind::kColumns:
+      return columns(tensor, view);
     case View::Kind::kElements:
       return elements(tensor, view);
     case View::Kind::kTranspose:

@@ -23,6 +23,7 @@ struct View {
     kWhole,
     kRows,         ///< rows [begin, end) of the flattened [rows, row_elements] matrix
     kStridedRows,  ///< of every group of `stride` rows the rows [begin, end): per-head splits
+    kColumns,      ///< of every row the elements [begin, end), whole blocks: one of several inputs
     kElements,     ///< elements [begin, end) of a vector (slices of a fused bias)
     kTranspose,    ///< [r, c] -> [c, r], within each matrix of a stack; f32, f16, bf16 only
     kAddOne,       ///< w + 1 (zero-centred norm weights) as f32; from f32, f16, bf16 only
@@ -35,6 +36,9 @@ struct View {
   static View rows(std::uint64_t begin, std::uint64_t end) { return {Kind::kRows, begin, end, 0}; }
   static View strided_rows(std::uint64_t stride, std::uint64_t begin, std::uint64_t end) {
     return {Kind::kStridedRows, begin, end, stride};
+  }
+  static View columns(std::uint64_t begin, std::uint64_t end) {
+    return {Kind::kColumns, begin, end, 0};
   }
   static View elements(std::uint64_t begin, std::uint64_t end) {
     return {Kind::kElements, begin, end, 0};

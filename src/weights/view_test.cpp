@@ -53,6 +53,7 @@ const MemoryCheckpoint& checkpoint() {
     add("f16", Format::kF16, {6, 4});
     add("bf16", Format::kBF16, {6, 4});
     add("q8", Format::kQ8_0, {6, 32});
+    add("q8_pairs", Format::kQ8_0, {3, 64});
     add("vector", Format::kF32, {5});
     add("column", Format::kF32, {5, 1});
     add("experts", Format::kF32, {2, 3, 4});
@@ -105,6 +106,21 @@ TEST(Views, OfStridedRowsGatherEachGroup) {
   for (std::size_t r = 0; r < 3; ++r) {
     for (std::size_t c = 0; c < 32; ++c) EXPECT_EQ(odd[r * 32 + c], all[(2 * r + 1) * 32 + c]);
   }
+}
+
+TEST(Views, OfColumnsTakeAPartOfEveryRow) {
+  EXPECT_EQ(values({"f32", View::columns(1, 3)}, 6, 2),
+            (std::vector<float>{1, 2, 5, 6, 9, 10, 13, 14, 17, 18, 21, 22}));
+  EXPECT_THROW(bind(checkpoint(), {"f32", View::columns(2, 5)}, 6, 3), Error);
+}
+
+TEST(Views, OfColumnsKeepBlocksWhole) {
+  const auto all = values({"q8_pairs"}, 3, 64);
+  const auto second = values({"q8_pairs", View::columns(32, 64)}, 3, 32);
+  for (std::size_t r = 0; r < 3; ++r) {
+    for (std::size_t c = 0; c < 32; ++c) EXPECT_EQ(second[r * 32 + c], all[r * 64 + 32 + c]);
+  }
+  EXPECT_THROW(bind(checkpoint(), {"q8_pairs", View::columns(0, 16)}, 3, 16), Error);
 }
 
 TEST(Views, OfStridedRowsCopyNothingWhereTheyAreContiguous) {

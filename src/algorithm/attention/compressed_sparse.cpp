@@ -32,10 +32,11 @@ void grouped_linear(const GroupedLinearSpec& spec, std::span<const float> weight
                     std::span<const float> x, std::span<float> y) noexcept {
   LEMMA_CHECK(x.size() == std::size_t(spec.groups) * spec.in);
   LEMMA_CHECK(y.size() == std::size_t(spec.groups) * spec.out);
-  LEMMA_CHECK(weight.size() == y.size() * spec.in);
+  const std::size_t rows = spec.shared ? spec.out : y.size();
+  LEMMA_CHECK(weight.size() == rows * spec.in);
   for (std::size_t o = 0; o < y.size(); ++o) {
     const float* const group = x.data() + o / spec.out * spec.in;
-    dot_rows(weight.subspan(o * spec.in, spec.in), group, spec.in, 1, &y[o], 1);
+    dot_rows(weight.subspan(o % rows * spec.in, spec.in), group, spec.in, 1, &y[o], 1);
   }
 }
 

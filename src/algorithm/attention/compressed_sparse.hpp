@@ -26,13 +26,15 @@ enum class EntrySelection : std::uint8_t { kAll, kIndexer };
 struct GroupedLinearSpec {
   std::uint32_t groups = 0;
   std::uint32_t in = 0, out = 0;  ///< elements per group
+  bool shared = false;            ///< all groups have the same W
 
   /// Throws kUnsupported naming the field that is wrong.
   void validate() const;
   friend bool operator==(const GroupedLinearSpec&, const GroupedLinearSpec&) = default;
 };
 
-/// `weight` [groups * out, in], `x` [groups * in], `y` [groups * out]; plain ascending sums.
+/// `weight` [groups * out, in], or [out, in] where it is shared, `x` [groups * in], `y` [groups *
+/// out]; plain ascending sums.
 void grouped_linear(const GroupedLinearSpec& spec, std::span<const float> weight,
                     std::span<const float> x, std::span<float> y) noexcept;
 
@@ -61,7 +63,7 @@ struct CompressedSparseSpec {
   CompressorSpec entries() const noexcept { return {ratio, head_dim, overlap}; }
   CompressorSpec index_entries() const noexcept { return {ratio, indexer.dim, overlap}; }
   GroupedLinearSpec output() const noexcept {
-    return {output_groups, heads / output_groups * head_dim, output_rank};
+    return {output_groups, heads / output_groups * head_dim, output_rank, false};
   }
   /// Entries that the query at `position` may see: those whose last token is not after it.
   std::uint32_t visible_entries(std::uint32_t position) const noexcept {

@@ -306,6 +306,13 @@ TEST(GroupedLinear, PutsTheResultsOfAGroupTogether) {
   EXPECT_EQ(y, (Row{1, 2, 30, 40}));
 }
 
+TEST(GroupedLinear, MayShareOneBlock) {
+  const GroupedLinearSpec spec{.groups = 2, .in = 2, .out = 2, .shared = true};
+  Row y(4);
+  grouped_linear(spec, Row{1, 2, 3, 4}, Row{1, 10, 100, 1000}, y);
+  EXPECT_EQ(y, (Row{21, 43, 2100, 4300}));
+}
+
 TEST(GroupedLinear, OfOneGroupIsALinearMap) {
   const GroupedLinearSpec spec{.groups = 1, .in = 2, .out = 2};
   Row y(2);

@@ -74,12 +74,14 @@ Case mlp_case(const algorithm::ActivationSpec& spec, int number) {
   return b.finish(op.out, tolerance::mlp(64, 112));
 }
 
-Case project_groups_case(Format format, std::uint32_t in, std::uint32_t out) {
-  CaseBuilder b("project groups " + name_of(format) + " " + std::to_string(out), 35);
+Case project_groups_case(Format format, std::uint32_t in, std::uint32_t out, bool shared = false) {
+  CaseBuilder b("project groups " + name_of(format) + " " + std::to_string(out) +
+                    (shared ? ", one weight for all" : ""),
+                35);
   ProjectGroups op;
-  op.spec = {3, in, out};
+  op.spec = {3, in, out, shared};
   op.in = b.embed(3 * in);
-  op.weight = matrix(b, format, 3 * out, in);
+  op.weight = matrix(b, format, shared ? out : 3 * out, in);
   op.out = b.tensor(3 * out);
   b.add(op);
   return b.finish(op.out, is_float(format) ? tolerance::project(in) : tolerance::kInt8Project);
@@ -215,6 +217,8 @@ std::vector<Case> row_family_cases() {
   cases.push_back(project_groups_case(Format::kF32, 24, 21));
   cases.push_back(project_groups_case(Format::kBF16, 32, 32));
   cases.push_back(project_groups_case(Format::kQ8_0, 64, 120));
+  cases.push_back(project_groups_case(Format::kF32, 24, 70, true));
+  cases.push_back(project_groups_case(Format::kQ8_0, 64, 120, true));
   cases.push_back(two_sided_case(0, 0.f));
   cases.push_back(two_sided_case(9, 8.f));
   return cases;

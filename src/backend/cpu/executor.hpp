@@ -25,6 +25,7 @@ class Executor {
 
 // A maker an operation: `context` outlives the executor and already holds all weights.
 std::unique_ptr<Executor> plan(const backend::Embed& op, const Context& context);
+std::unique_ptr<Executor> plan(const backend::Receive& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Norm& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Project& op, const Context& context);
 std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context);

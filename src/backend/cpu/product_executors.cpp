@@ -73,7 +73,7 @@ class ProjectGroupsExecutor final : public Executor {
       : op_(op), linear_(context, op.weight, backend::kNoWeight) {
     LEMMA_CHECK(op.in.width == op.spec.groups * op.spec.in && linear_.cols() == op.spec.in);
     LEMMA_CHECK(op.out.width == op.spec.groups * op.spec.out);
-    LEMMA_CHECK(linear_.outputs() == op.out.width);
+    LEMMA_CHECK(linear_.outputs() == (op.spec.shared ? op.spec.out : op.out.width));
     if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.max_rows, op.in.width);
   }
 
@@ -86,11 +86,12 @@ class ProjectGroupsExecutor final : public Executor {
                                  quantized_.rows(in, item));
       });
     }
-    context.each(groups * chunks, linear_.work(rows), [&](std::size_t item, int) {
+    const std::size_t work = linear_.work(rows) * (op_.spec.shared ? groups : 1);
+    context.each(groups * chunks, work, [&](std::size_t item, int) {
       const std::size_t group = item / chunks, first = item % chunks * Linear::kChunk;
       ProductInput input{context.arena.data(op_.in) + group * in, {}, context.runs(), op_.in.width};
       if (linear_.wants_int8()) input.quantized = quantized_.rows(in, group * rows);
-      linear_.run(context.kernels, input, group * out + first,
+      linear_.run(context.kernels, input, (op_.spec.shared ? 0 : group * out) + first,
                   std::min(Linear::kChunk, out - first),
                   context.arena.data(op_.out) + group * out + first, op_.out.width);
     });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that work on one row at a time: embed, norm, rotate, store, gate, activate, add.
+// The operations that work on one row at a time: embed, receive, norm, rotate, store, gate,
+// activate, add.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -257,6 +258,19 @@ class ActivateExecutor final : public Executor {
   backend::Activate op_;
 };
 
+class ReceiveExecutor final : public Executor {
+ public:
+  explicit ReceiveExecutor(const backend::Receive& op) : op_(op) {}
+  void run(Context& context) noexcept override {
+    const std::span<const float> rows = context.step().received;
+    LEMMA_CHECK(rows.size() == context.rows() * op_.out.width);
+    std::memcpy(context.arena.data(op_.out), rows.data(), rows.size_bytes());
+  }
+
+ private:
+  backend::Receive op_;
+};
+
 class AddExecutor final : public Executor {
  public:
   explicit AddExecutor(const backend::Add& op) : op_(op) {}
@@ -278,6 +292,9 @@ std::unique_ptr<Executor> plan(const backend::Embed& op, const Context& context)
   auto executor = std::make_unique<EmbedExecutor>(op, context);
   executor->set_format(weights::traits(context.weight(op.table).matrix.format).name);
   return executor;
+}
+std::unique_ptr<Executor> plan(const backend::Receive& op, const Context&) {
+  return std::make_unique<ReceiveExecutor>(op);
 }
 std::unique_ptr<Executor> plan(const backend::Norm& op, const Context& context) {
   return std::make_unique<NormExecutor>(op, context);

@@ -50,6 +50,7 @@ class Operations {
  private:
   // operations_rows.cpp
   void run(const backend::Embed& op) noexcept;
+  void run(const backend::Receive& op) noexcept;
   void run(const backend::Norm& op) noexcept;
   void run(const backend::Project& op) noexcept;
   void run(const backend::ProjectGroups& op) noexcept;

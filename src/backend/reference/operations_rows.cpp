@@ -23,6 +23,11 @@ void Operations::run(const backend::Embed& op) noexcept {
   });
 }
 
+void Operations::run(const backend::Receive& op) noexcept {
+  LEMMA_CHECK(step_->received.size() == rows() * op.out.width);
+  std::copy(step_->received.begin(), step_->received.end(), memory_.arena.data(op.out));
+}
+
 void Operations::run(const backend::Norm& op) noexcept {
   const std::size_t group = op.group ? op.group : op.in.width;
   const std::span<const float> weight = vector(op.weight), bias = vector(op.bias);
@@ -50,7 +55,8 @@ void Operations::run(const backend::Project& op) noexcept {
 void Operations::run(const backend::ProjectGroups& op) noexcept {
   const algorithm::GroupedLinearSpec& spec = op.spec;
   for (std::size_t o = 0; o < op.out.width; ++o) {
-    const std::span<const float> weight = decode(op.weight, o, 1, decoded_);
+    const std::size_t own = spec.shared ? o % spec.out : o;
+    const std::span<const float> weight = decode(op.weight, own, 1, decoded_);
     const std::size_t group = o / spec.out;
     algorithm::dot_rows(weight, memory_.arena.data(op.in) + group * spec.in, op.in.width, rows(),
                         memory_.arena.data(op.out) + o, op.out.width);

@@ -61,6 +61,16 @@ TEST(ReferenceProjectGroups, MultipliesEachGroupByItsOwnRows) {
   EXPECT_EQ(run.rows(op.out, {2}), (Rows{21, 4300, 65, 8700}));
 }
 
+TEST(ReferenceProjectGroups, MultipliesAllGroupsByTheSameRowsWhereTheyAreShared) {
+  ProgramRun run;
+  backend::ProjectGroups op{.spec = {.groups = 2, .in = 2, .out = 2, .shared = true}};
+  op.in = run.input(4, {1, 2, 3, 4, 5, 6, 7, 8});
+  op.weight = run.matrix(2, {1, 10, 100, 1000});
+  op.out = run.tensor(4);
+  run.add(op);
+  EXPECT_EQ(run.rows(op.out, {2}), (Rows{21, 2100, 43, 4300, 65, 6500, 87, 8700}));
+}
+
 /// Experts of one channel that multiply a positive number by their factor.
 backend::Experts scaling_experts(ProgramRun& run, const Rows& factors, std::uint32_t chosen,
                                  std::size_t rows = 1) {

@@ -53,9 +53,12 @@ class Reader {
   void leave_out(std::string_view tensor) const { read_.emplace(tensor); }
 
   std::uint32_t width() const noexcept { return width_; }  ///< D
-  /// L: the blocks of the model itself. Blocks behind them that predict further tokens
-  /// (nextn_predict_layers) are counted in block_count; their tensors count as read.
+  /// L: the blocks of the model itself. Blocks behind them that draft (nextn_predict_layers) are
+  /// counted in block_count; their tensors count as read until add_drafts() plans them.
   std::uint32_t layers() const noexcept { return layers_; }
+  /// The blocks behind them that the file has; they are numbered from layers() on, also in heads()
+  /// and the like.
+  std::uint32_t drafts() const noexcept { return drafts_; }
   std::uint32_t context() const noexcept { return context_; }  ///< in use (PlanOptions), at least 1
   std::uint32_t trained_context() const noexcept { return trained_context_; }
   std::uint32_t original_context() const;  ///< before RoPE scaling; the trained one without its key
@@ -106,8 +109,15 @@ class Reader {
   /// A feed-forward block with the usual names ffn_gate/up/down; an ungated one where ffn_gate is
   /// absent and ffn_up has F rows, a fused gate_up where ffn_up has 2 F rows.
   DenseMlp mlp(std::uint32_t layer, algorithm::Activation activation) const;
+  /// The most common layer: attention and a feed-forward block, each behind a norm of the stream,
+  /// "attn_norm" and `ffn_norm`, and each added to it.
+  Layer pre_norm(std::uint32_t layer, algorithm::NormKind kind, Mixer attention, Mixer ffn,
+                 std::string_view ffn_norm = "ffn_norm") const;
   /// Adds the table position_embd to the plan and refuses contexts beyond it.
   void add_learned_positions(Plan& plan) const;
+  /// Adds the draft blocks that the file has (draft_file.hpp: or that came in a second one), each
+  /// around `layer(its number)`: the tensors blk.N.nextn.*. What a block lacks is the model's.
+  void add_drafts(Plan& plan, const std::function<Layer(std::uint32_t)>& layer) const;
 
   // Experts (experts.cpp).
 
@@ -129,13 +139,14 @@ class Reader {
  private:
   const weights::Checkpoint* checkpoint_;
   std::string architecture_;
-  std::uint32_t width_ = 0, layers_ = 0, context_ = 0, trained_context_ = 0;
+  std::uint32_t width_ = 0, layers_ = 0, drafts_ = 0, context_ = 0, trained_context_ = 0;
   std::uint32_t head_dim_ = 0, value_dim_ = 0;
   std::vector<std::uint32_t> heads_, kv_heads_, hidden_;
   mutable std::set<std::string, std::less<>> read_;  ///< keys and tensors asked for
 
   void read_heads();
   void read_blocks();
+  std::vector<std::uint32_t> per_block(const std::string& key) const;
   DenseMlp shared_expert(std::uint32_t layer, const algorithm::ActivationSpec& activation) const;
 };
 
@@ -167,11 +178,13 @@ Plan gemma3(const Reader& reader);
 Plan gemma4(const Reader& reader);
 Plan glm4(const Reader& reader);
 Plan glm4moe(const Reader& reader);
+Plan glm5_next(const Reader& reader);
 Plan glm_dsa(const Reader& reader);
 Plan gpt2(const Reader& reader);
 Plan gpt_oss(const Reader& reader);
 Plan gptneox(const Reader& reader);
 Plan granite(const Reader& reader);
+Plan kimi_k3(const Reader& reader);
 Plan kimi_linear(const Reader& reader);
 Plan llama(const Reader& reader);
 Plan minimax_m2(const Reader& reader);

@@ -18,12 +18,8 @@ Plan bailingmoe2(const Reader& reader) {
     Gqa attention = reader.gqa(i);
     attention.qk_norm = reader.qk_norm(i, NormKind::kRms, QkNorm::Extent::kPerHead);
     attention.rope = rope;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {Activation::kSilu}, routing)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.ffn(i, {Activation::kSilu}, routing)));
   }
   return plan;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek V2, V3 and their kin (Kimi K2, Mistral Large 3), and Mistral 4: latent attention, a few
 // dense layers, then routed experts beside shared ones. V2 scores experts by softmax and groups by
-// their best expert; V3 scores by sigmoid with a correction and groups by their two best. Mistral 4
-// raises the temperature of its queries with the position.
+// their best expert; V3 scores by sigmoid with a correction and groups by their two best. Behind
+// the last layer of V3 a block drafts. Mistral 4 raises the temperature of its queries with the
+// position.
 #include "model/arch/parts.hpp"
 
 namespace lemma::model::arch {
@@ -28,18 +29,16 @@ Plan latent(const Reader& reader, bool unit_magnitude) {
   const LatentRope rope = latent_rope(reader, unit_magnitude);
   const Temperature rising = temperature(reader);
   const algorithm::RoutingSpec routing = routing_of(reader);
-  for (std::uint32_t i = 0; i < reader.layers(); ++i) {
+  const auto layer = [&](std::uint32_t i) {
     Mla attention = latent_attention(reader, i);
     turn(attention, rope);
     attention.spec.temperature_scale = rising.scale;
     attention.spec.temperature_floor = rising.floor;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {.kind = Activation::kSilu}, routing)},
-         }});
-  }
+    return reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                           reader.ffn(i, {.kind = Activation::kSilu}, routing));
+  };
+  for (std::uint32_t i = 0; i < reader.layers(); ++i) plan.layers.push_back(layer(i));
+  reader.add_drafts(plan, layer);
   return plan;
 }
 

@@ -2,7 +2,10 @@
 // DeepSeek V3.2 and GLM 5: DeepSeek V3's layers, whose latent attention reads only the tokens that
 // an indexer chooses. The indexer's heads turn at their front: V3.2 pairs halves there, though its
 // attention pairs neighbours; GLM 5 pairs neighbours in both. From GLM 5.2 on most layers have no
-// indexer and take the list of the nearest layer before them that has one.
+// indexer and take the list of the nearest layer before them that has one. Behind the last layer a
+// block drafts.
+#include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "base/raise.hpp"
@@ -37,16 +40,15 @@ TokenIndexer indexer(const Reader& reader, std::uint32_t layer, algorithm::RopeS
   return indexer;
 }
 
-// Which layers run an indexer: as the file says, else those that have its tensors.
+// Which layers and draft blocks run an indexer: as the file says, else those that have its tensors.
 std::vector<bool> choosing_layers(const Reader& reader) {
   const std::string key = reader.key("attention.indexer.types");
-  std::vector<bool> choosing(reader.layers());
+  std::vector<bool> choosing;
+  for (std::uint32_t i = 0; i < reader.layers() + reader.drafts(); ++i)
+    choosing.push_back(reader.has_tensor(Reader::block(i, "indexer.attn_k.weight")));
   if (reader.metadata().has(key)) {
     const auto types = reader.metadata().u32_per_layer(key, reader.layers());
     for (std::uint32_t i = 0; i < reader.layers(); ++i) choosing[i] = types[i] != 0;
-  } else {
-    for (std::uint32_t i = 0; i < reader.layers(); ++i)
-      choosing[i] = reader.has_tensor(Reader::block(i, "indexer.attn_k.weight"));
   }
   if (!choosing[0])
     base::raise(ErrorKind::kBadFile,
@@ -62,7 +64,7 @@ Plan sparse(const Reader& reader, RopeLayout index_layout) {
   const algorithm::RoutingSpec routing = reader.routing(RouteScore::kSigmoid, false);
   const std::vector<bool> choosing = choosing_layers(reader);
   std::uint32_t chooser = 0;
-  for (std::uint32_t i = 0; i < reader.layers(); ++i) {
+  const auto layer = [&](std::uint32_t i) {
     Mla attention = latent_attention(reader, i);
     turn(attention, rope);
     if (choosing[i]) {
@@ -70,13 +72,13 @@ Plan sparse(const Reader& reader, RopeLayout index_layout) {
       chooser = i;
     }
     attention.selection_source = chooser;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {.kind = Activation::kSilu}, routing)},
-         }});
-  }
+    return reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                           reader.ffn(i, {.kind = Activation::kSilu}, routing));
+  };
+  for (std::uint32_t i = 0; i < reader.layers(); ++i) plan.layers.push_back(layer(i));
+  // A draft block that would take the list of a layer cannot run by itself; it is left out.
+  if (std::all_of(choosing.begin() + reader.layers(), choosing.end(), std::identity()))
+    reader.add_drafts(plan, layer);
   return plan;
 }
 

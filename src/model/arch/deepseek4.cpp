@@ -3,7 +3,8 @@
 // token, key and value of all heads at once: those of a window as they are, and in most layers
 // entries that stand for 4 tokens each (an indexer chooses among them) or for 128 (all of them).
 // Layers that compress turn with another base and YaRN, without YaRN's magnitude. Experts are
-// scored by sqrt(softplus); in the first layers a table by token id chooses them.
+// scored by sqrt(softplus); in the first layers a table by token id chooses them. A draft block has
+// a window only, and reads each of the model's streams for itself.
 #include <cmath>
 
 #include "base/raise.hpp"
@@ -139,16 +140,16 @@ Plan deepseek4(const Reader& reader) {
   const bool own = reader.metadata().has(reader.key("swiglu_clamp_shexp"));
   const std::vector<float> shared = own ? limits(reader, "swiglu_clamp_shexp", 0.f) : limit;
   const std::uint32_t hashed = reader.metadata().u32_or(reader.key("hash_layer_count"), 0);
-  for (std::uint32_t i = 0; i < reader.layers(); ++i)
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms),
-              .mixer = attention(reader, i, base, rope, ratios[i]),
-              .streams = streams(Reader::block(i, "hc_attn"))},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = experts(reader, i, limit[i], shared[i], routing, i < hashed),
-              .streams = streams(Reader::block(i, "hc_ffn"))},
-         }});
+  const auto layer = [&](std::uint32_t i) {
+    const std::uint32_t ratio = i < reader.layers() ? ratios[i] : 0;
+    Layer made = reader.pre_norm(i, NormKind::kRms, attention(reader, i, base, rope, ratio),
+                                 experts(reader, i, limit[i], shared[i], routing, i < hashed));
+    made.sites[0].streams = streams(Reader::block(i, "hc_attn"));
+    made.sites[1].streams = streams(Reader::block(i, "hc_ffn"));
+    return made;
+  };
+  for (std::uint32_t i = 0; i < reader.layers(); ++i) plan.layers.push_back(layer(i));
+  reader.add_drafts(plan, layer);
   return plan;
 }
 

@@ -51,12 +51,8 @@ Plan gemma(const Reader& reader) {
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Gqa attention = reader.gqa(i);
     attention.rope = rope;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.mlp(i, Activation::kGeluTanh)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.mlp(i, Activation::kGeluTanh)));
   }
   return plan;
 }

@@ -91,12 +91,10 @@ INSTANTIATE_TEST_SUITE_P(LatentSparseRecurrent, GoldenPlan,
                          });
 
 // How many rows of a tensor the plan holds as a weight.
-std::uint64_t held_rows(const Plan& plan, const weights::TensorInfo& tensor) {
+std::uint64_t held_rows(const weights::TensorInfo& tensor) {
   const std::string& name = tensor.name;
   // Their values stand in the plan itself; of LongRoPE's two lists one is not used.
   if (name.starts_with("rope_f") || name.ends_with("layer_output_scale.weight")) return 0;
-  // The blocks behind the last layer predict further tokens.
-  if (name.starts_with("blk." + std::to_string(plan.layers.size()) + ".")) return 0;
   if (name == "token_types.weight") return 1;  // every token has the first type
   return tensor.rows();
 }
@@ -105,7 +103,7 @@ TEST_P(GoldenPlan, NamesEveryTensorOfTheFile) {
   std::set<std::string> named;
   for (const WeightRef* weight : weights_of(plan_)) named.insert(weight->tensor);
   for (const weights::TensorInfo& tensor : checkpoint_->tensors())
-    EXPECT_EQ(named.contains(tensor.name), held_rows(plan_, tensor) > 0) << tensor.name;
+    EXPECT_EQ(named.contains(tensor.name), held_rows(tensor) > 0) << tensor.name;
 }
 
 TEST_P(GoldenPlan, TurnsByTheFactorsOfTheFile) {
@@ -119,13 +117,22 @@ TEST_P(GoldenPlan, TurnsByTheFactorsOfTheFile) {
 }
 
 TEST_P(GoldenPlan, CostsTheBytesOfTheFile) {
-  std::uint64_t bytes = 0, elements = 0;
+  const std::string draft = "blk." + std::to_string(plan_.layers.size()) + ".";
+  std::uint64_t bytes = 0, elements = 0, draft_bytes = 0;
   for (const weights::TensorInfo& tensor : checkpoint_->tensors()) {
-    elements += held_rows(plan_, tensor) * tensor.row_elements();
-    bytes += held_rows(plan_, tensor) * weights::row_bytes(tensor.format, tensor.row_elements());
+    const std::uint64_t held =
+        held_rows(tensor) * weights::row_bytes(tensor.format, tensor.row_elements());
+    if (tensor.name.starts_with(draft)) {
+      draft_bytes += held;
+      continue;
+    }
+    elements += held_rows(tensor) * tensor.row_elements();
+    bytes += held;
   }
   const Cost cost = cost_of(plan_, *checkpoint_, {});
   EXPECT_EQ(cost.weight_bytes, bytes);
+  EXPECT_EQ(cost.draft_weight_bytes, draft_bytes);
+  EXPECT_EQ(cost.draft_state_bytes > 0, draft_bytes > 0);
   EXPECT_EQ(cost.parameters, elements);
   EXPECT_GE(cost.state_bytes, cost.state_formula_bytes);
 }

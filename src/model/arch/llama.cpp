@@ -20,12 +20,8 @@ Plan llama(const Reader& reader) {
     Gqa attention = reader.gqa(i);
     attention.rope = rope;
     attention.spec.window = reader.window();  // the first Mistral slides in every layer
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {Activation::kSilu}, routing)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.ffn(i, {Activation::kSilu}, routing)));
   }
   return plan;
 }

@@ -43,12 +43,8 @@ Plan minimax_m2(const Reader& reader) {
     Gqa attention = reader.gqa(i);
     attention.qk_norm = reader.qk_norm(i, NormKind::kRms, QkNorm::Extent::kWholeRow);
     attention.rope = rope;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {Activation::kSilu}, routing)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.ffn(i, {Activation::kSilu}, routing)));
   }
   return plan;
 }
@@ -65,12 +61,8 @@ Plan minimax_m3(const Reader& reader) {
     // A file whose indexers were left out is refused with the first routed layer: full attention
     // is another function as soon as a text is longer than the chosen blocks.
     if (reader.routed(i)) attention.indexer = block_indexer(reader, i, attention);
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, kActivation, routing)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kRms, std::move(attention),
+                                          reader.ffn(i, kActivation, routing)));
   }
   return plan;
 }

@@ -26,11 +26,7 @@ Plan mistral3(const Reader& reader) {
       attention.spec.temperature_floor = floor;
     }
     plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.mlp(i, Activation::kSilu)},
-         }});
+        reader.pre_norm(i, NormKind::kRms, std::move(attention), reader.mlp(i, Activation::kSilu)));
   }
   return plan;
 }

@@ -17,12 +17,8 @@ Plan mpt(const Reader& reader) {
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Gqa attention = reader.gqa(i);
     attention.spec.alibi_max_bias = max_bias;
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kLayer), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kLayer),
-              .mixer = reader.mlp(i, Activation::kGeluTanh)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kLayer, std::move(attention),
+                                          reader.mlp(i, Activation::kGeluTanh)));
   }
   return plan;
 }

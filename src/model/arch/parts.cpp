@@ -60,7 +60,8 @@ Mla latent_attention(const Reader& reader, std::uint32_t layer) {
   const std::uint32_t head = expanded(reader, "attention.key_length_mla", reader.head_dim());
   spec.heads = reader.heads(layer);
   spec.latent_rank = positive(reader, "attention.kv_lora_rank");
-  spec.rope_dim = positive(reader, "rope.dimension_count");
+  if (reader.metadata().has(reader.key("rope.dimension_count")))
+    spec.rope_dim = positive(reader, "rope.dimension_count");
   if (spec.rope_dim > head)
     raise(ErrorKind::kBadFile, "key '{}': expected at most the {} dims of a head, found {}",
           reader.key("rope.dimension_count"), head, spec.rope_dim);
@@ -81,7 +82,8 @@ Mla latent_attention(const Reader& reader, std::uint32_t layer) {
   }
   const std::uint64_t rank = spec.latent_rank;
   mla.latent = reader.linear_rows(layer, "attn_kv_a_mqa", 0, rank);
-  mla.rope_key = reader.linear_rows(layer, "attn_kv_a_mqa", rank, rank + spec.rope_dim);
+  if (spec.rope_dim > 0)
+    mla.rope_key = reader.linear_rows(layer, "attn_kv_a_mqa", rank, rank + spec.rope_dim);
   mla.latent_norm = latent_norm(reader, layer, "attn_kv_a_norm");
   read_expansion(reader, layer, mla);
   mla.output = reader.linear(layer, "attn_output");
@@ -133,14 +135,16 @@ algorithm::IndexerSpec indexer_spec(const Reader& reader) {
 std::vector<float> limits(const Reader& reader, std::string_view suffix, float fallback) {
   const std::string key = reader.key(suffix);
   const weights::Value* value = reader.metadata().find(key);
-  if (!value) return std::vector<float>(reader.layers(), fallback);
+  const std::size_t blocks = std::size_t{reader.layers()} + reader.drafts();
+  if (!value) return std::vector<float>(blocks, fallback);
   if (std::holds_alternative<double>(value->data))
-    return std::vector<float>(reader.layers(), reader.metadata().f32(key));
+    return std::vector<float>(blocks, reader.metadata().f32(key));
   std::vector<float> found = reader.metadata().floats(key);
   if (found.size() < reader.layers())
     raise(ErrorKind::kBadFile, "key '{}': expected {} numbers, one for each layer, found {}", key,
           reader.layers(), found.size());
-  found.resize(reader.layers());
+  const float last = found.back();
+  found.resize(blocks, last);
   return found;
 }
 

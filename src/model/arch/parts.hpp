@@ -13,7 +13,8 @@
 namespace lemma::model::arch {
 
 /// Latent attention with the names attn_q_a/q_b (or a direct attn_q), attn_kv_a_mqa, attn_k_b and
-/// attn_v_b (or both in attn_kv_b), without rotation; the scale is that of an expanded head.
+/// attn_v_b (or both in attn_kv_b), without rotation; the scale is that of an expanded head. Dims
+/// that all heads share, as many as rope.dimension_count says, none without it.
 Mla latent_attention(const Reader& reader, std::uint32_t layer);
 
 /// How latent attention turns: `rope` of its shared dims, and what YaRN multiplies scores by.
@@ -38,6 +39,7 @@ Temperature temperature(const Reader& reader);
 algorithm::IndexerSpec indexer_spec(const Reader& reader);
 
 /// One number per layer (or one for all), each finite and not negative; `fallback` without the key.
+/// Draft blocks behind a list's end are like its last layer.
 std::vector<float> limits(const Reader& reader, std::string_view suffix, float fallback);
 
 /// A key that must be a whole number from 1 to 2^24.

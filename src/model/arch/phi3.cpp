@@ -22,11 +22,7 @@ Plan phi3(const Reader& reader) {
     attention.rope = rope;
     attention.spec.window = reader.window();
     plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.mlp(i, Activation::kSilu)},
-         }});
+        reader.pre_norm(i, NormKind::kRms, std::move(attention), reader.mlp(i, Activation::kSilu)));
   }
   return plan;
 }

@@ -3,7 +3,8 @@
 // fourth is attention with normed heads, a partial split-half rotation and an output gate, whose
 // projection stands beside each head's query. Qwen 3 Next keeps value heads beside the key head
 // that they read; files of Qwen 3.5 have them reordered, so that head h reads h modulo the key
-// heads. The norm before the feed-forward block is called post_attention_norm.
+// heads. The norm before the feed-forward block is called post_attention_norm. A block
+// behind the last layer drafts; it attends.
 #include <optional>
 
 #include "base/raise.hpp"
@@ -123,16 +124,15 @@ Plan hybrid(const Reader& reader, KeyHeads mapping) {
   const std::uint32_t interval = reader.metadata().has(reader.key("full_attention_interval"))
                                      ? positive(reader, "full_attention_interval")
                                      : kInterval;
-  for (std::uint32_t i = 0; i < reader.layers(); ++i) {
-    const bool attends = (i + 1) % interval == 0;
+  const auto layer = [&](std::uint32_t i) {
+    const bool attends = (i + 1) % interval == 0 || i >= reader.layers();
     Mixer mixer = attends ? Mixer(attention(reader, i, rope)) : Mixer(recurrence(reader, i, spec));
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(mixer)},
-             {.norm = reader.norm(i, "post_attention_norm", NormKind::kRms),
-              .mixer = reader.ffn(i, {.kind = Activation::kSilu}, routing)},
-         }});
-  }
+    return reader.pre_norm(i, NormKind::kRms, std::move(mixer),
+                           reader.ffn(i, {.kind = Activation::kSilu}, routing),
+                           "post_attention_norm");
+  };
+  for (std::uint32_t i = 0; i < reader.layers(); ++i) plan.layers.push_back(layer(i));
+  reader.add_drafts(plan, layer);
   return plan;
 }
 

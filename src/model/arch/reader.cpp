@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "base/raise.hpp"
@@ -63,7 +64,7 @@ Reader::Reader(const weights::Checkpoint& checkpoint, const PlanOptions& options
   context_ = options.context ? options.context : trained_context_;
   // Models without a dense block need not say how wide one would be.
   if (const std::string hidden_key = key("feed_forward_length"); metadata().has(hidden_key)) {
-    hidden_ = metadata().u32_per_layer(hidden_key, layers_);
+    hidden_ = per_block(hidden_key);
     check_range(hidden_, hidden_key);
   }
   read_heads();
@@ -89,15 +90,28 @@ void Reader::read_blocks() {
     raise(ErrorKind::kBadFile,
           "key '{}': expected {}, the number of blocks that tensors name, found {}",
           key("block_count"), blocks, count);
+  drafts_ = static_cast<std::uint32_t>(blocks - layers_);
+}
+
+// One number for each layer and draft block; files may list none for the latter, which then are
+// like the last layer.
+std::vector<std::uint32_t> Reader::per_block(const std::string& key) const {
+  std::vector<std::uint32_t> values = metadata().u32_per_layer(key, layers_);
+  const weights::Value* const list = metadata().find(key);
+  if (list && std::holds_alternative<weights::Value::Ints>(list->data))
+    if (std::get<weights::Value::Ints>(list->data).size() >= std::size_t{layers_} + drafts_)
+      return metadata().u32_per_layer(key, std::size_t{layers_} + drafts_);
+  values.resize(std::size_t{layers_} + drafts_, values.back());
+  return values;
 }
 
 void Reader::read_heads() {
   const std::string heads_key = key("attention.head_count");
   const std::string kv_key = key("attention.head_count_kv");
-  heads_ = metadata().u32_per_layer(heads_key, layers_);
+  heads_ = per_block(heads_key);
   check_range(heads_, heads_key);
-  kv_heads_ = metadata().has(kv_key) ? metadata().u32_per_layer(kv_key, layers_) : heads_;
-  for (std::uint32_t layer = 0; layer < layers_; ++layer)
+  kv_heads_ = metadata().has(kv_key) ? per_block(kv_key) : heads_;
+  for (std::uint32_t layer = 0; layer < heads_.size(); ++layer)
     if (kv_heads_[layer] != 0 && heads_[layer] % kv_heads_[layer] != 0)
       raise(ErrorKind::kBadFile,
             "key '{}': expected a divisor of the {} heads, found {} in layer {}", kv_key,
@@ -277,6 +291,14 @@ DenseMlp Reader::mlp(std::uint32_t layer, algorithm::Activation activation) cons
     mlp.spec.gated = false;
   }
   return mlp;
+}
+
+Layer Reader::pre_norm(std::uint32_t layer, NormKind kind, Mixer attention, Mixer ffn,
+                       std::string_view ffn_norm) const {
+  Layer out;
+  out.sites.push_back({.norm = norm(layer, "attn_norm", kind), .mixer = std::move(attention)});
+  out.sites.push_back({.norm = norm(layer, ffn_norm, kind), .mixer = std::move(ffn)});
+  return out;
 }
 
 void Reader::add_learned_positions(Plan& plan) const {

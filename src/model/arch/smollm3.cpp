@@ -20,11 +20,7 @@ Plan smollm3(const Reader& reader) {
     Gqa attention = reader.gqa(i);
     if ((i + 1) % kUnrotatedInterval != 0) attention.rope = rope;
     plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kRms), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kRms),
-              .mixer = reader.mlp(i, Activation::kSilu)},
-         }});
+        reader.pre_norm(i, NormKind::kRms, std::move(attention), reader.mlp(i, Activation::kSilu)));
   }
   return plan;
 }

@@ -17,12 +17,8 @@ Plan starcoder2(const Reader& reader) {
     Gqa attention = reader.gqa(i);
     attention.rope = rope;
     attention.spec.window = reader.window();
-    plan.layers.push_back(
-        {.sites = {
-             {.norm = reader.norm(i, "attn_norm", NormKind::kLayer), .mixer = std::move(attention)},
-             {.norm = reader.norm(i, "ffn_norm", NormKind::kLayer),
-              .mixer = reader.mlp(i, Activation::kGeluTanh)},
-         }});
+    plan.layers.push_back(reader.pre_norm(i, NormKind::kLayer, std::move(attention),
+                                          reader.mlp(i, Activation::kGeluTanh)));
   }
   return plan;
 }

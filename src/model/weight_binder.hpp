@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// WeightBinder: gives a plan's weights to a backend, each once. The programs of one model (its own
+// and those of its draft blocks) are recorded with the same binder, so that what they share, such
+// as an output matrix, is held and packed once. The checkpoint and the backend must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "backend/backend.hpp"
+#include "model/plan.hpp"
+#include "weights/checkpoint.hpp"
+
+namespace lemma::model {
+
+class WeightBinder {
+ public:
+  WeightBinder(const weights::Checkpoint& checkpoint, backend::Backend& backend)
+      : checkpoint_(checkpoint), backend_(backend) {}
+
+  /// The weight [rows, cols] for `use`, kNoWeight for an empty `ref`. Throws kBadFile where the
+  /// tensor has another shape.
+  backend::WeightId bind(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
+                         backend::WeightUse use);
+
+  const weights::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
+
+ private:
+  using Key = std::tuple<std::string, View::Kind, std::uint64_t, std::uint64_t, std::uint64_t,
+                         std::uint64_t, std::uint64_t, backend::WeightUse>;
+  const weights::Checkpoint& checkpoint_;
+  backend::Backend& backend_;
+  std::map<Key, backend::WeightId> bound_;
+};
+
+}  // namespace lemma::model
