@@ -30,8 +30,18 @@ std::vector<TokenId> tokens_to_check(const CheckOptions& options,
                                      const runtime::LoadedModel& model) {
   if (options.tokens) return eval::parse_tokens(read_file(*options.tokens), *options.tokens);
   std::vector<TokenId> ids = model.tokenizer()->encode(options.text ? *options.text : kText);
-  // The built-in text is as good cut short; a text that was asked for must fit.
-  if (!options.text && ids.size() > model.context()) ids.resize(model.context());
+  if (options.most_tokens && ids.size() < *options.most_tokens && options.text)
+    throw Error(ErrorKind::kUsage, fmt::format("--tokens {}: the text has {} tokens",
+                                               *options.most_tokens, ids.size()));
+  // The built-in text comes again and again until there is enough of it.
+  while (options.most_tokens && ids.size() < *options.most_tokens) {
+    const std::vector<TokenId> more = model.tokenizer()->encode(kText);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  if (options.most_tokens) ids.resize(*options.most_tokens);
+  // The built-in text is as good cut short; a text or a number that was asked for must fit.
+  if (!options.text && !options.most_tokens && ids.size() > model.context())
+    ids.resize(model.context());
   if (ids.empty()) throw Error(ErrorKind::kUsage, "the text has no tokens");
   return ids;
 }
@@ -69,10 +79,12 @@ std::string to_json(const eval::CheckReport& report, std::size_t tokens, bool te
                              : nlohmann::ordered_json(nullptr);
   json["tokens"] = tokens;
   json["teacher_forced"] = teacher_forced;
-  json["logits"] = {{"same_best", report.logits.same_best()},
-                    {"positions", report.logits.positions()},
-                    {"mean_kl", number(report.logits.mean_kl())},
-                    {"max_kl", number(report.logits.max_kl())}};
+  json["most_held_bytes"] = report.most_held;
+  if (report.logits.positions() > 0)
+    json["logits"] = {{"same_best", report.logits.same_best()},
+                      {"positions", report.logits.positions()},
+                      {"mean_kl", number(report.logits.mean_kl())},
+                      {"max_kl", number(report.logits.max_kl())}};
   for (const eval::SiteReport& site : report.sites) json["sites"].push_back(site_json(site));
   return json.dump(2) + "\n";
 }
@@ -82,20 +94,26 @@ std::string line(std::string_view name, std::string_view layer, const eval::Site
                      site.distance.max_error(), site.distance.rms_error(), site.of_tolerance());
 }
 
-/// One line for each kind of site: its worst layer.
+/// One line for each kind of site: its worst layer, or the first that is past its tolerance. The
+/// worst kinds come first.
 std::string worst_lines(const eval::CheckReport& report) {
-  std::vector<std::string> order;
-  std::map<std::string, const eval::SiteReport*> worst;
+  std::map<std::string, std::size_t> places;
+  std::vector<const eval::SiteReport*> worst;
   for (const eval::SiteReport& site : report.sites) {
-    const auto [found, added] = worst.emplace(site.site.kind, &site);
-    if (added) order.push_back(site.site.kind);
-    if (site.of_tolerance() > found->second->of_tolerance()) found->second = &site;
+    const auto [found, added] = places.emplace(site.site.kind, worst.size());
+    if (added) worst.push_back(&site);
+    const eval::SiteReport*& known = worst[found->second];
+    if (known->passed() && !(site.of_tolerance() <= known->of_tolerance())) known = &site;
   }
+  const auto rank = [](const eval::SiteReport* site) {  // a NaN is the worst there is
+    return std::isnan(site->of_tolerance()) ? HUGE_VAL : site->of_tolerance();
+  };
+  std::stable_sort(worst.begin(), worst.end(),
+                   [&](const auto* a, const auto* b) { return rank(a) > rank(b); });
   std::string text;
-  for (const std::string& kind : order) {
-    const eval::SiteReport& site = *worst[kind];
-    text += line(kind, site.site.layer ? std::to_string(*site.site.layer) : "-", site);
-  }
+  for (const eval::SiteReport* site : worst)
+    text +=
+        line(site->site.kind, site->site.layer ? std::to_string(*site->site.layer) : "-", *site);
   return text;
 }
 
@@ -113,10 +131,12 @@ std::string to_text(const eval::CheckReport& report, const CheckOptions& options
   }
   const eval::LogitsDistance& logits = report.logits;
   text += fmt::format(
-      "\nmax error: of a row's largest value; tolerance: share of it that is used up{}\n"
-      "logits: KL mean {:.2e}, max {:.2e} nats; same best token at {} of {} positions\n",
-      report.sites.back().site.rms_limit ? " by the rms error" : "", logits.mean_kl(),
-      logits.max_kl(), logits.same_best(), logits.positions());
+      "\nmax error: of a row's largest value; tolerance: share of it that is used up{}\n",
+      report.sites.back().site.rms_limit ? " by the rms error" : "");
+  if (logits.positions() > 0)
+    text += fmt::format(
+        "logits: KL mean {:.2e}, max {:.2e} nats; same best token at {} of {} positions\n",
+        logits.mean_kl(), logits.max_kl(), logits.same_best(), logits.positions());
   if (report.first_failed) {
     const eval::SiteReport& first = report.sites[*report.first_failed];
     text += fmt::format("FAILED: first past its tolerance: {} ({}), {:.2f} times, at position {}\n",
@@ -146,14 +166,15 @@ int check(const CheckOptions& options) {
   const std::vector<TokenId> tokens = tokens_to_check(options, backend.model());
   const bool int8 = options.model.backend != BackendKind::kReference &&
                     options.model.numerics == NumericsMode::kFast;
-  const eval::CheckReport report =
-      eval::check(reference, backend, tokens,
-                  {.teacher_forced = options.teacher_forced,
-                   .int8 = int8,
-                   .kv = options.model.kv,
-                   .generated_from = options.generated_from.value_or(
-                       static_cast<std::uint32_t>(tokens.size() - tokens.size() / 4)),
-                   .progress = progress.callback()});
+  eval::CheckOptions how{.teacher_forced = options.teacher_forced,
+                         .int8 = int8,
+                         .kv = options.model.kv,
+                         .generated_from = options.generated_from,
+                         .progress = progress.callback()};
+  if (!how.generated_from && !backend.model().program().whole_prompts)
+    how.generated_from = static_cast<std::uint32_t>(tokens.size() - tokens.size() / 4);
+  if (options.layers) how.layers = eval::LayerRange{options.layers->first, options.layers->second};
+  const eval::CheckReport report = eval::check(reference, backend, tokens, how);
   progress.clear();
   write_out(options.json ? to_json(report, tokens.size(), options.teacher_forced)
                          : to_text(report, options, backend.model(), tokens.size()));

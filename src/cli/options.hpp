@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -75,7 +76,9 @@ struct CheckOptions {
   ModelOptions model{.kv = KvFormat::kF32};
   std::optional<std::string> text;
   std::optional<std::filesystem::path> tokens;
-  std::optional<std::uint32_t> generated_from;  ///< none: the last quarter
+  std::optional<std::uint32_t> most_tokens;                       ///< of the text; none: all
+  std::optional<std::pair<std::uint32_t, std::uint32_t>> layers;  ///< first and last
+  std::optional<std::uint32_t> generated_from;                    ///< none: the last quarter
   bool teacher_forced = false, sites = false, json = false;
 };
 

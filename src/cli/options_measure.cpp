@@ -4,20 +4,54 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace lemma::cli {
+namespace {
+
+/// A number says how many tokens of the text; anything else is a file ("./12" is one, too).
+void take_tokens(const std::string& value, CheckOptions& options) {
+  if (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
+    options.most_tokens = parse_number<std::uint32_t>("--tokens", value, 1, kMaxU32);
+  else
+    options.tokens = value;
+}
+
+/// "3..5" or "3".
+std::pair<std::uint32_t, std::uint32_t> parse_layers(std::string_view value) {
+  const std::size_t dots = value.find("..");
+  const auto number = [](std::string_view text) {
+    return parse_number<std::uint32_t>("--layers", text, 0, kMaxU32 - 1);
+  };
+  if (dots == std::string_view::npos) return {number(value), number(value)};
+  const std::pair range(number(value.substr(0, dots)), number(value.substr(dots + 2)));
+  if (range.second < range.first)
+    refuse(fmt::format("--layers: expected A..B with A at most B, found '{}'", value));
+  return range;
+}
+
+}  // namespace
 
 CommandLine parse_check(Arguments arguments) {
   Parser parser("check", "MODEL [options]",
                 "Runs a backend beside the reference on the same tokens and compares every site of "
-                "the forward pass.\nNames the first site past its tolerance and then exits with "
-                "status 1.",
+                "the forward pass:\nembeddings, norms, queries, keys, attention, router, experts, "
+                "residual stream, logits. Names the first site\npast its tolerance and then exits "
+                "with status 1. The reference is slow: some seconds for a token and a\nbillion "
+                "weights. Sites are compared as they are computed, so that beyond the two runs "
+                "themselves about\n16 MiB of rows are held, however deep the model and long the "
+                "text.",
                 "lemma check model.gguf --teacher-forced");
   CheckOptions options;
   parser.model(options.model.path);
   parser.path("--text", options.text, "TEXT", "the text to run (default: a built-in paragraph)");
-  parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids to run instead");
+  std::string tokens, layers;
+  parser.text("--tokens", tokens, "N|FILE",
+              "N: the first N tokens of the text alone; FILE: a JSON array of token ids to run "
+              "instead");
+  parser.text("--layers", layers, "A..B",
+              "compare the sites of layers A to B alone, counted from 0 (and the logits)");
   parser.number<std::uint32_t>("--generated-from", options.generated_from, {0, kMaxU32 - 1}, "N",
                                "tokens from position N on run as generated ones, the others as "
                                "prompt (default: the last quarter)");
@@ -28,7 +62,10 @@ CommandLine parse_check(Arguments arguments) {
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
-    parser.refuse_together("--text", "--tokens", "the tokens are what is run");
+    if (parser.given("--tokens")) take_tokens(tokens, options);
+    if (options.tokens)
+      parser.refuse_together("--text", "--tokens", "the tokens of the file are what is run");
+    if (parser.given("--layers")) options.layers = parse_layers(layers);
     parser.refuse_together("--sites", "--json", "JSON always lists every site");
     parser.report_idle_machine_options(options.model);
     return std::move(options);

@@ -92,6 +92,69 @@ TEST(Check, SeesAFaultInTheLogitsAlone) {
   EXPECT_GT(report.logits.mean_kl(), 0.0);
 }
 
+TEST(Check, ReportsTheLayersThatWereAskedForAndTheLogits) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  ModelRun reference({.path = model, .backend = BackendKind::kReference});
+  ModelRun backend({.path = model, .threads = 1});
+  for (const bool forced : {false, true}) {
+    const CheckReport report =
+        check(reference, backend, kTokens, {.teacher_forced = forced, .layers = LayerRange{1, 2}});
+    ASSERT_GT(report.sites.size(), 2U);
+    EXPECT_EQ(report.sites.front().site.layer, 1U);
+    EXPECT_EQ(report.sites[report.sites.size() - 2].site.layer, 2U);
+    EXPECT_EQ(report.sites.back().site.name, "logits");
+    EXPECT_FALSE(report.first_failed);
+  }
+  EXPECT_THROW(check(reference, backend, kTokens, {.layers = LayerRange{4, 5}}), Error);
+}
+
+TEST(Check, FindsAFaultOfALayerThatItReportsAndNoOther) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  const auto check_layer = [&](std::uint32_t layer) {
+    return first_failed(check_spoilt(model, "blk.2.attn_k.weight",
+                                     {.teacher_forced = true, .layers = LayerRange{layer, layer}}));
+  };
+  EXPECT_EQ(check_layer(1), "");
+  EXPECT_EQ(check_layer(2), "layers.2.attention.key");
+  EXPECT_EQ(check_layer(3), "");
+}
+
+TEST(Check, HoldsNoMoreRowsOfADeepModelOrALongText) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i < 400; ++i) tokens.push_back(kTokens[i % kTokens.size()]);
+  ModelRun reference({.path = model, .backend = BackendKind::kReference});
+  ModelRun backend({.path = model, .threads = 1});
+  std::size_t all = 0, widest = 0;
+  for (const backend::Program::Site& site : backend.model().program().tensors) {
+    all += site.width * tokens.size() * sizeof(float);
+    widest = std::max<std::size_t>(widest, site.width);
+  }
+  const std::size_t step = check_rows(backend.model().program());
+  EXPECT_EQ(step, 64U);
+  for (const bool forced : {false, true}) {
+    const CheckReport report = check(reference, backend, tokens, {.teacher_forced = forced});
+    EXPECT_GT(report.most_held, 0U);
+    EXPECT_LE(report.most_held, kHeldBytes);
+    EXPECT_LT(report.most_held, all / 4);
+    EXPECT_GE(report.most_held, widest * sizeof(float));
+  }
+}
+
+TEST(Check, ComparesAnEncoderOnWholeTexts) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/bert/model.gguf");
+  ModelRun reference({.path = model, .backend = BackendKind::kReference});
+  ModelRun backend({.path = model, .threads = 1});
+  const std::vector<std::int32_t> tokens = {2, 5, 9, 4, 7, 3};
+  for (const bool forced : {false, true}) {
+    const CheckReport report = check(reference, backend, tokens, {.teacher_forced = forced});
+    EXPECT_EQ(first_failed(report), "");
+    EXPECT_NE(report.sites.back().site.name, "logits");
+    EXPECT_EQ(report.logits.positions(), 0U);
+  }
+  EXPECT_THROW(check(reference, backend, tokens, {.generated_from = 2}), Error);
+}
+
 TEST(Check, RefusesIdsOutsideTheVocabulary) {
   LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
   ModelRun reference({.path = model, .backend = BackendKind::kReference});

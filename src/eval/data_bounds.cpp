@@ -9,7 +9,9 @@
 
 #include "algorithm/ffn/dense_mlp.hpp"
 #include "algorithm/tolerance.hpp"
+#include "backend/tensor_arena.hpp"
 #include "base/check.hpp"
+#include "base/overloaded.hpp"
 #include "model/decoder.hpp"
 #include "weights/format.hpp"
 
@@ -96,28 +98,62 @@ DataBounds::DataBounds(const runtime::LoadedModel& model, std::vector<bool> roun
   Collector collector(weights_);
   program_ = model::record(model.plan(), model.checkpoint(), collector);
   LEMMA_CHECK(rounds_.size() == program_.operations.size());
-}
-
-void DataBounds::enter(const RowSource& source) {
-  slack_.clear();
-  scale_.clear();
+  readers_.assign(program_.tensors.size(), -1);
+  writers_ = readers_;
   for (std::size_t i = 0; i < program_.operations.size(); ++i) {
     const backend::Operation& operation = program_.operations[i];
-    if (const auto* store = std::get_if<backend::Store>(&operation)) enter(*store, source);
-    if (const auto* attend = std::get_if<backend::Attend>(&operation)) enter(*attend, source);
-    if (!rounds_[i]) continue;
-    if (const auto* project = std::get_if<backend::Project>(&operation)) enter(*project, source);
-    if (const auto* mlp = std::get_if<backend::Mlp>(&operation)) enter(*mlp, source);
+    for (const backend::Tensor tensor : backend::outputs(operation))
+      writers_[std::size_t(tensor.id)] = static_cast<std::int32_t>(i);
+    if (const auto* attend = std::get_if<backend::Attend>(&operation)) {
+      Stored& keys = stored_[attend->key];
+      keys.head_dim = attend->spec.head_dim;
+      keys.longest.resize(attend->spec.kv_heads);
+    }
+    if (!reads(i)) continue;
+    for (const backend::Tensor tensor : backend::inputs(operation))
+      readers_[std::size_t(tensor.id)] = static_cast<std::int32_t>(i);
   }
 }
 
-void DataBounds::enter(const backend::Project& op, const RowSource& source) {
+/// Whether anything is worked out from the inputs of an operation.
+bool DataBounds::reads(std::size_t operation) const {
+  const backend::Operation& op = program_.operations[operation];
+  if (std::holds_alternative<backend::Store>(op)) return true;
+  if (std::holds_alternative<backend::Attend>(op)) return true;
+  return rounds_[operation] &&
+         (std::holds_alternative<backend::Project>(op) || std::holds_alternative<backend::Mlp>(op));
+}
+
+void DataBounds::begin() {
+  slack_.clear();
+  scale_.clear();
+  next_ = 0;
+}
+
+void DataBounds::forget(std::int32_t tensor) {
+  slack_.erase(tensor);
+  scale_.erase(tensor);
+}
+
+void DataBounds::advance(std::int32_t tensor, RowSource& source) {
+  for (; static_cast<std::int32_t>(next_) <= writer(tensor); ++next_) {
+    if (!reads(next_)) continue;
+    std::visit(
+        base::Overloaded{[&](const backend::Store& op) { enter(op, source); },
+                         [&](const backend::Attend& op) { enter(op, source); },
+                         [&](const backend::Project& op) { enter(op, source); },
+                         [&](const backend::Mlp& op) { enter(op, source); }, [](const auto&) {}},
+        program_.operations[next_]);
+  }
+}
+
+void DataBounds::enter(const backend::Project& op, RowSource& source) {
   for (const backend::Project::Output& output : op.outputs)
     slack_[output.out.id] =
         product(weights_[std::size_t(output.weight)], {}, source.rows(op.in.id)).bounds;
 }
 
-void DataBounds::enter(const backend::Mlp& op, const RowSource& source) {
+void DataBounds::enter(const backend::Mlp& op, RowSource& source) {
   const auto bias = [&](backend::WeightId id) {
     return id == backend::kNoWeight ? std::vector<float>{} : to_f32(weights_[std::size_t(id)]);
   };
@@ -154,27 +190,26 @@ void DataBounds::enter(const backend::Mlp& op, const RowSource& source) {
   });
 }
 
-void DataBounds::enter(const backend::Store& op, const RowSource& source) {
+void DataBounds::enter(const backend::Store& op, RowSource& source) {
   const std::span<const float> rows = source.rows(op.in.id);
   Stored& stored = stored_[op.slot];
-  stored.rows.assign(rows.begin(), rows.end());
   for (const float x : rows) stored.largest = std::max(stored.largest, std::abs(double(x)));
+  if (stored.head_dim == 0) return;
+  const std::size_t width = stored.longest.size() * stored.head_dim;
+  for (std::size_t i = 0; i + stored.head_dim <= rows.size(); i += stored.head_dim) {
+    double& longest = stored.longest[i % width / stored.head_dim];
+    longest = std::max(longest, norm(rows.subspan(i, stored.head_dim)));
+  }
 }
 
-void DataBounds::enter(const backend::Attend& op, const RowSource& source) {
+void DataBounds::enter(const backend::Attend& op, RowSource& source) {
   constexpr double kDerivedFor = 50.0;  // scores, see tolerance::kAttend
   const algorithm::GqaSpec& spec = op.spec;
   const std::span<const float> queries = source.rows(op.query.id);
   const std::size_t rows = queries.size() / op.query.width;
   // By the inequality of Cauchy and Schwarz no score is above |q| |k| scale. Keys of layers that
   // share a slot were entered by the layer that owns it.
-  Stored& keys = stored_[op.key];
-  keys.longest.resize(spec.kv_heads);
-  const std::size_t key_width = std::size_t{spec.kv_heads} * spec.head_dim;
-  for (std::size_t i = 0; i + spec.head_dim <= keys.rows.size(); i += spec.head_dim) {
-    double& longest = keys.longest[i % key_width / spec.head_dim];
-    longest = std::max(longest, norm(std::span<const float>(keys.rows).subspan(i, spec.head_dim)));
-  }
+  const Stored& keys = stored_[op.key];
   std::vector<double>& scale = scale_[op.out.id];
   scale.assign(rows, 1.0);
   for (std::size_t r = 0; r < rows; ++r)

@@ -16,16 +16,10 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "eval/row_stream.hpp"
 #include "runtime/loaded_model.hpp"
 
 namespace lemma::eval {
-
-/// The reference's rows of a step, by Tensor::id.
-class RowSource {
- public:
-  virtual ~RowSource() = default;
-  virtual std::span<const float> rows(std::int32_t tensor) const = 0;
-};
 
 class DataBounds {
  public:
@@ -33,8 +27,17 @@ class DataBounds {
   /// this.
   DataBounds(const runtime::LoadedModel& model, std::vector<bool> rounds);
 
-  /// Takes the reference's rows of the next step of the one sequence.
-  void enter(const RowSource& source);
+  /// Begins the next step of the one sequence.
+  void begin();
+  /// Enters the step's operations up to the one that writes `tensor`, from the rows that the
+  /// reference had; those of `last_reader` must not have been dropped before.
+  void advance(std::int32_t tensor, RowSource& source);
+  /// The last operation that advance() takes `tensor`'s rows for, or -1.
+  std::int32_t last_reader(std::int32_t tensor) const { return readers_[std::size_t(tensor)]; }
+  /// The operation that writes `tensor`.
+  std::int32_t writer(std::int32_t tensor) const { return writers_[std::size_t(tensor)]; }
+  /// Bounds of `tensor` are no longer needed in this step.
+  void forget(std::int32_t tensor);
 
   /// How much more than its tolerance each element of `tensor` [rows, width] may be off; may be
   /// empty.
@@ -43,19 +46,22 @@ class DataBounds {
   std::span<const double> scale(std::int32_t tensor) const;
 
  private:
-  void enter(const backend::Project& op, const RowSource& source);
-  void enter(const backend::Mlp& op, const RowSource& source);
-  void enter(const backend::Store& op, const RowSource& source);
-  void enter(const backend::Attend& op, const RowSource& source);
+  bool reads(std::size_t operation) const;
+  void enter(const backend::Project& op, RowSource& source);
+  void enter(const backend::Mlp& op, RowSource& source);
+  void enter(const backend::Store& op, RowSource& source);
+  void enter(const backend::Attend& op, RowSource& source);
 
   backend::Program program_;  ///< with the ids of weights_
   std::vector<weights::Matrix> weights_;
   std::vector<bool> rounds_;                                   ///< by operation
+  std::vector<std::int32_t> readers_, writers_;                ///< operations, by tensor
+  std::size_t next_ = 0;                                       ///< operation to enter
   std::map<std::int32_t, std::vector<double>> slack_, scale_;  ///< by tensor, of this step
   /// By slot.
   struct Stored {
-    std::vector<float> rows;      ///< of this step
     double largest = 0;           ///< of all elements so far
+    std::uint32_t head_dim = 0;   ///< keys: of a KV head
     std::vector<double> longest;  ///< keys: the largest norm of each KV head so far
   };
   std::map<std::int32_t, Stored> stored_;

@@ -9,19 +9,18 @@
 
 namespace lemma::eval {
 
-void RowDistance::add(std::span<const float> got, std::span<const float> want,
-                      std::uint32_t position, double scale, std::span<const double> slack) {
-  LEMMA_CHECK(got.size() == want.size() && (slack.empty() || slack.size() == want.size()));
-  double largest_want = 0;
+void RowDistance::add(std::span<const float> got, std::span<const float> want, const Row& row) {
+  LEMMA_CHECK(got.size() == want.size() && (row.slack.empty() || row.slack.size() == want.size()));
+  double largest_want = row.largest;
   for (const float w : want) largest_want = std::max(largest_want, std::abs(double(w)));
 
   double largest = 0, worst = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double difference = std::abs(double(got[i]) - double(want[i]));
     if (difference == 0) continue;
-    const double allowed = scale * (tolerance_.relative * std::abs(double(want[i])) +
-                                    tolerance_.absolute_of_max * largest_want) +
-                           (slack.empty() ? 0.0 : slack[i]);
+    const double allowed = row.scale * (tolerance_.relative * std::abs(double(want[i])) +
+                                        tolerance_.absolute_of_max * largest_want) +
+                           (row.slack.empty() ? 0.0 : row.slack[i]);
     // A NaN compares as false: it must count as the worst there is.
     const bool finite = std::isfinite(difference);
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -36,7 +35,7 @@ void RowDistance::add(std::span<const float> got, std::span<const float> want,
   }
   if (worst > of_tolerance_) {
     of_tolerance_ = worst;
-    worst_position_ = position;
+    worst_position_ = row.position;
   }
 }
 

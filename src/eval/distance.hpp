@@ -16,11 +16,17 @@ class RowDistance {
  public:
   explicit RowDistance(algorithm::Tolerance tolerance) : tolerance_(tolerance) {}
 
-  /// `got` against `want`, equally long, at `position`. A NaN or infinity in `got` only is an
-  /// infinite error. The row is allowed `scale` times the tolerance, and `slack` on top for each
-  /// element (if not empty).
-  void add(std::span<const float> got, std::span<const float> want, std::uint32_t position,
-           double scale = 1.0, std::span<const double> slack = {});
+  struct Row {
+    std::uint32_t position = 0;
+    /// Stands in for the row's largest value where it is larger.
+    double largest = 0;
+    /// The row is allowed so many times the tolerance, and `slack` on top for each element (if not
+    /// empty).
+    double scale = 1.0;
+    std::span<const double> slack{};
+  };
+  /// `got` against `want`, equally long. A NaN or infinity in `got` only is an infinite error.
+  void add(std::span<const float> got, std::span<const float> want, const Row& row);
 
   /// Largest |got - want| of a row over the largest |want| of that row; the worst row.
   double max_error() const noexcept { return max_error_; }

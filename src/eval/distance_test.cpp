@@ -14,7 +14,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(RowDistance, MeasuresAgainstTheRowsLargestValue) {
   RowDistance distance({.relative = 0.0, .absolute_of_max = 0.1});
-  distance.add(std::vector<float>{1.f, -3.75f}, std::vector<float>{1.f, -4.f}, 7);
+  distance.add(std::vector<float>{1.f, -3.75f}, std::vector<float>{1.f, -4.f}, {.position = 7});
   EXPECT_DOUBLE_EQ(distance.max_error(), 0.25 / 4);
   EXPECT_DOUBLE_EQ(distance.of_tolerance(), 0.25 / (0.1 * 4));
   EXPECT_DOUBLE_EQ(distance.rms_error(), 0.25 / std::sqrt(17.0));
@@ -23,8 +23,8 @@ TEST(RowDistance, MeasuresAgainstTheRowsLargestValue) {
 
 TEST(RowDistance, KeepsTheWorstRow) {
   RowDistance distance({.relative = 0.5, .absolute_of_max = 0.0});
-  distance.add(std::vector<float>{3.f}, std::vector<float>{2.f}, 0);
-  distance.add(std::vector<float>{2.f}, std::vector<float>{2.f}, 1);
+  distance.add(std::vector<float>{3.f}, std::vector<float>{2.f}, {.position = 0});
+  distance.add(std::vector<float>{2.f}, std::vector<float>{2.f}, {.position = 1});
   EXPECT_DOUBLE_EQ(distance.of_tolerance(), 1.0);
   EXPECT_EQ(distance.worst_position(), 0U);
 }
@@ -32,14 +32,15 @@ TEST(RowDistance, KeepsTheWorstRow) {
 TEST(RowDistance, ScalesItsToleranceAndAddsTheSlackOfEachElement) {
   RowDistance distance({.relative = 0.1, .absolute_of_max = 0.0});
   const std::vector<double> slack = {0.0, 0.5};
-  distance.add(std::vector<float>{2.f, 3.f}, std::vector<float>{2.f, 2.f}, 0, 2.0, slack);
+  distance.add(std::vector<float>{2.f, 3.f}, std::vector<float>{2.f, 2.f},
+               {.scale = 2.0, .slack = slack});
   EXPECT_DOUBLE_EQ(distance.of_tolerance(), 1.0 / (2.0 * 0.1 * 2.0 + 0.5));
 }
 
 TEST(RowDistance, CountsANanAsTheWorstThereIs) {
   RowDistance distance({.relative = 1.0, .absolute_of_max = 1.0});
-  distance.add(std::vector<float>{1.f, kNan}, std::vector<float>{1.f, 2.f}, 3);
-  distance.add(std::vector<float>{1.f}, std::vector<float>{1.f}, 4);
+  distance.add(std::vector<float>{1.f, kNan}, std::vector<float>{1.f, 2.f}, {.position = 3});
+  distance.add(std::vector<float>{1.f}, std::vector<float>{1.f}, {.position = 4});
   EXPECT_TRUE(std::isinf(distance.of_tolerance()));
   EXPECT_TRUE(std::isinf(distance.max_error()));
   EXPECT_EQ(distance.worst_position(), 3U);
@@ -47,10 +48,17 @@ TEST(RowDistance, CountsANanAsTheWorstThereIs) {
 
 TEST(RowDistance, AllowsNothingWithoutATolerance) {
   RowDistance distance({});
-  distance.add(std::vector<float>{0.f}, std::vector<float>{0.f}, 0);
+  distance.add(std::vector<float>{0.f}, std::vector<float>{0.f}, {.position = 0});
   EXPECT_EQ(distance.of_tolerance(), 0.0);
-  distance.add(std::vector<float>{1e-30f}, std::vector<float>{0.f}, 1);
+  distance.add(std::vector<float>{1e-30f}, std::vector<float>{0.f}, {.position = 1});
   EXPECT_TRUE(std::isinf(distance.of_tolerance()));
+}
+
+TEST(RowDistance, MeasuresARowAgainstALargerValueIfToldTo) {
+  RowDistance distance({.absolute_of_max = 0.1});
+  distance.add(std::vector<float>{0.5f}, std::vector<float>{0.25f}, {.largest = 10});
+  EXPECT_DOUBLE_EQ(distance.of_tolerance(), 0.25);
+  EXPECT_DOUBLE_EQ(distance.max_error(), 0.025);
 }
 
 TEST(LogitsDistance, IsZeroForShiftedLogits) {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,11 +114,13 @@ bool Program::running() {
 Outcome Program::wait() {
   if (status_ < 0) {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0)
-      if (errno != EINTR) fail("waitpid");
+    rusage usage{};
+    while (::wait4(pid_, &status, 0, &usage) < 0)
+      if (errno != EINTR) fail("wait4");
     status_ = exit_status(status);
+    peak_kib_ = usage.ru_maxrss;
   }
-  return {status_, {}, read_file(err_)};
+  return {status_, {}, read_file(err_), peak_kib_};
 }
 
 namespace {

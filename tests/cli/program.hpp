@@ -17,6 +17,7 @@ using Arguments = std::vector<std::string>;
 struct Outcome {
   int status = -1;  ///< exit status, or 128 + the signal that ended it
   std::string out, err;
+  long peak_kib = 0;  ///< the most memory that was resident
 };
 
 /// Runs `lemma` to its end.
@@ -47,6 +48,7 @@ class Program {
   pid_t pid_ = -1;
   int out_ = -1;
   int status_ = -1;
+  long peak_kib_ = 0;
   std::filesystem::path err_;
 };
 

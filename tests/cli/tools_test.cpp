@@ -194,6 +194,37 @@ TEST(Check, PassesWithTeacherForcingOnAModelWithLargeScores) {
   EXPECT_THAT(outcome.out, HasSubstr("passed"));
 }
 
+TEST(Check, ComparesSoManyTokensAndTheLayersThatWereAskedFor) {
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
+  const Outcome outcome =
+      run_program({"check", model.string(), "--tokens", "200", "--layers", "1..2", "--sites"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, testing::StartsWith("200 tokens"));
+  EXPECT_THAT(outcome.out, HasSubstr("layers.1.attention.heads"));
+  EXPECT_THAT(outcome.out, HasSubstr("layers.2.ffn.output"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("layers.0.")));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("layers.3.")));
+  const Outcome beyond = run_program({"check", model.string(), "--layers", "4..5"});
+  EXPECT_EQ(beyond.status, 2);
+  EXPECT_THAT(beyond.err, HasSubstr("layers 0..4"));
+  EXPECT_EQ(run_program({"check", model.string(), "--layers", "3..2"}).status, 2);
+  EXPECT_EQ(run_program({"check", model.string(), "--tokens", "9", "--text", "short"}).status, 2);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Check, TakesNoMoreMemoryForALongerText) {
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
+  const auto peak = [&](const char* tokens) {
+    const Outcome outcome = run_program(
+        {"check", model.string(), "--tokens", tokens, "--ctx", "512", "--threads", "1", "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.peak_kib;
+  };
+  // The rows of all sites of 448 more tokens would take about 6 MiB.
+  EXPECT_LT(peak("512"), peak("64") + 3 * 1024);
+}
+#endif
+
 TEST(Bench, ComparesWithTheReferenceBeforeItMeasures) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = run_program(
