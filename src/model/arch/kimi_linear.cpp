@@ -4,6 +4,7 @@
 // does not turn at all. Ling's turns, multiplies each head by a sigmoid of its own, bounds KDA's
 // decay below, and caps the SiLU of experts and of shared experts, layer by layer.
 #include "base/raise.hpp"
+#include "model/arch/kda.hpp"
 #include "model/arch/parts.hpp"
 
 namespace lemma::model::arch {
@@ -13,39 +14,6 @@ using algorithm::Activation;
 using algorithm::NormKind;
 using algorithm::RouteScore;
 using base::raise;
-
-algorithm::KdaSpec kda_spec(const Reader& reader) {
-  algorithm::KdaSpec spec;
-  spec.heads = reader.heads(0);
-  spec.dim = positive(reader, "kda.head_dim");
-  spec.kernel = positive(reader, "ssm.conv_kernel");
-  spec.norm_eps = reader.epsilon(NormKind::kRms);
-  return spec;
-}
-
-Kda recurrence(const Reader& reader, std::uint32_t layer, const algorithm::KdaSpec& spec) {
-  Kda kda{.spec = spec};
-  for (const char* part : {"q", "k", "v"}) {
-    kda.channels.push_back(reader.linear(layer, std::string("attn_") + part));
-    kda.convolutions.push_back(
-        {Reader::block(layer, std::string("ssm_conv1d_") + part + ".weight")});
-  }
-  // Decay and gate pass a bottleneck where the file has a second half for them.
-  const auto through = [&](const std::string& stem, Linear& down, Linear& up) {
-    up = reader.linear(layer, stem + "_a");
-    if (!reader.has_tensor(Reader::block(layer, stem + "_b.weight"))) return;
-    down = up;
-    up = reader.linear(layer, stem + "_b");
-  };
-  through("ssm_f", kda.forget_down, kda.forget);
-  through("ssm_g", kda.gate_down, kda.gate);
-  kda.beta = reader.linear(layer, "ssm_beta");
-  kda.rate.tensor = Reader::block(layer, "ssm_a");
-  kda.dt_bias.tensor = Reader::block(layer, "ssm_dt.bias");
-  kda.norm.tensor = Reader::block(layer, "ssm_norm.weight");
-  kda.output = reader.linear(layer, "attn_output");
-  return kda;
-}
 
 Layer layer_of(const Reader& reader, std::uint32_t i, Mixer attention, Mixer ffn) {
   return {.sites = {
@@ -63,10 +31,10 @@ algorithm::ActivationSpec capped_silu(float limit) {
 
 Plan kimi_linear(const Reader& reader) {
   Plan plan = reader.base_plan(NormKind::kRms);
-  const algorithm::KdaSpec spec = kda_spec(reader);
+  const algorithm::KdaSpec spec = kda_spec(reader, 0);
   const algorithm::RoutingSpec routing = reader.routing(RouteScore::kSigmoid, true);
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
-    Mixer attention = reader.kv_heads(i) == 0 ? Mixer(recurrence(reader, i, spec))
+    Mixer attention = reader.kv_heads(i) == 0 ? Mixer(kimi_delta(reader, i, spec))
                                               : Mixer(latent_attention(reader, i));
     plan.layers.push_back(layer_of(reader, i, std::move(attention),
                                    reader.ffn(i, {.kind = Activation::kSilu}, routing)));
@@ -76,7 +44,7 @@ Plan kimi_linear(const Reader& reader) {
 
 Plan bailingmoe3(const Reader& reader) {
   Plan plan = reader.base_plan(NormKind::kRms);
-  algorithm::KdaSpec spec = kda_spec(reader);
+  algorithm::KdaSpec spec = kda_spec(reader, 0);
   if (const std::string key = reader.key("kda.safe_gate"); !reader.metadata().boolean_or(key, true))
     raise(ErrorKind::kUnsupported, "key '{}': expected true, a decay with a lower bound", key);
   spec.lower_bound = reader.metadata().f32(reader.key("kda.gate_lower_bound"));
@@ -87,7 +55,7 @@ Plan bailingmoe3(const Reader& reader) {
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Mixer attention = Mixer(Mla());
     if (reader.kv_heads(i) == 0) {
-      attention = recurrence(reader, i, spec);
+      attention = kimi_delta(reader, i, spec);
     } else {
       Mla mla = latent_attention(reader, i);
       turn(mla, rope);

@@ -72,10 +72,14 @@ void add_token_ids(const Config& config, Metadata& metadata) {
   }
 }
 
-const Family& family_of(const std::string& model_type, const std::string& path) {
-  if (const Family* family = find_family(model_type)) return *family;
-  raise(ErrorKind::kUnsupported, "{}: model type '{}' is not supported; known are {}", path,
-        model_type, fmt::join(known_model_types(), ", "));
+/// The family of a model, or of the wrapper around it, which knows more where both are known.
+const Family& family_of(const Config& whole, const Config& config) {
+  std::string name = whole.string_or("model_type", "");
+  if (const Family* family = find_family(name)) return *family;
+  if (config.has("model_type")) name = config.string("model_type");
+  if (const Family* family = find_family(name)) return *family;
+  raise(ErrorKind::kUnsupported, "{}: model type '{}' is not supported; known are {}", kConfigFile,
+        name, fmt::join(known_model_types(), ", "));
 }
 
 }  // namespace
@@ -102,9 +106,7 @@ std::unique_ptr<const Checkpoint> open(const fs::path& path) {
     // A wrapper for images or sound keeps the text model's keys in an object of their own.
     const bool wrapped = whole.is_object("text_config");
     const Config config = wrapped ? whole.object("text_config") : whole;
-    const Family& family = family_of(
-        config.has("model_type") ? config.string("model_type") : whole.string("model_type"),
-        config_path);
+    const Family& family = family_of(whole, config);
     Translation translation(family, config, folder);
     translation.run();
     add_texts(folder, translation.metadata);

@@ -28,6 +28,7 @@ constexpr auto kHidden =
     std::to_array<std::string_view>({"intermediate_size", "n_inner", "ffn_hidden_size"});
 constexpr auto kContext = std::to_array<std::string_view>(
     {"max_position_embeddings", "n_positions", "max_seq_len", "model_max_length"});
+constexpr auto kHeadDim = std::to_array<std::string_view>({"head_dim"});
 constexpr auto kLayerNormEps =
     std::to_array<std::string_view>({"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"});
 
@@ -131,8 +132,9 @@ void Translation::canonical_names() {
 void Translation::run() {
   metadata.add("general.architecture", Value{std::string(family_.architecture), "string"});
   count_layers();
-  common_keys();
+  read_dimensions();
   if (family_.more_keys) family_.more_keys(*this);
+  common_keys();
   for (const TensorRule& rule : family_.tensors) move(rule);
   if (family_.more_tensors) family_.more_tensors(*this);
   head_and_table();
@@ -156,48 +158,54 @@ void Translation::count_layers() {
     ++blocks_;
 }
 
-void Translation::common_keys() {
-  const auto dimension = [&](Names names) {
-    const std::string_view key = first_of(config_, names);
-    const std::uint32_t value = config_.u32(key);
-    if (value == 0 || value > kMaxDimension)
-      raise(ErrorKind::kBadFile, "config.json: key '{}': expected 1 to {}, found {}", key,
-            kMaxDimension, value);
-    return value;
-  };
-  const std::uint32_t width = dimension(kWidth);
+std::uint32_t Translation::dimension(Names names) const {
+  const std::string_view key = first_of(config_, names);
+  const std::uint32_t value = config_.u32(key);
+  if (value == 0 || value > kMaxDimension)
+    raise(ErrorKind::kBadFile, "config.json: key '{}': expected 1 to {}, found {}", key,
+          kMaxDimension, value);
+  return value;
+}
+
+void Translation::read_dimensions() {
+  width_ = dimension(kWidth);
   heads_ = dimension(kHeads);
   kv_heads_ = config_.has(first_of(config_, kKvHeads)) ? dimension(kKvHeads) : heads_;
-  head_dim_ = width / heads_;
-  set("embedding_length", width);
-  set("block_count", blocks_);
-  if (blocks_ > layers_) set("nextn_predict_layers", blocks_ - layers_);
-  set("context_length", dimension(kContext));
-  set("attention.head_count", heads_);
-  set("attention.head_count_kv", kv_heads_);
-  if (config_.has(first_of(config_, kHidden))) set("feed_forward_length", dimension(kHidden));
-  for (const std::string_view name : kHidden) config_.ignore(name);
-  if (family_.latent) {
-    config_.ignore("head_dim");
-  } else if (config_.has("head_dim")) {
-    head_dim_ = dimension(std::to_array<std::string_view>({"head_dim"}));
-    set("attention.key_length", head_dim_);
-    set("attention.value_length", head_dim_);
-  }
-  if (head_dim_ == 0 || kv_heads_ == 0 || heads_ % kv_heads_ != 0)
+  head_dim_ = width_ / heads_;
+  config_.ignore("head_dim");
+  if (!family_.latent && config_.has("head_dim")) head_dim_ = dimension(kHeadDim);
+  if (head_dim_ == 0 || heads_ % kv_heads_ != 0)
     raise(ErrorKind::kBadFile,
           "config.json: expected heads that KV heads divide and that fit the width, found {} and "
           "{} of width {}",
-          heads_, kv_heads_, width);
+          heads_, kv_heads_, width_);
+}
+
+void Translation::common_keys() {
+  const auto otherwise = [&](std::string_view suffix, auto value) {
+    if (!is_set(suffix)) set(suffix, value);
+  };
+  otherwise("embedding_length", width_);
+  otherwise("block_count", blocks_);
+  if (blocks_ > layers_) otherwise("nextn_predict_layers", blocks_ - layers_);
+  otherwise("context_length", dimension(kContext));
+  otherwise("attention.head_count", heads_);
+  otherwise("attention.head_count_kv", kv_heads_);
+  if (config_.has(first_of(config_, kHidden))) otherwise("feed_forward_length", dimension(kHidden));
+  for (const std::string_view name : kHidden) config_.ignore(name);
+  if (!family_.latent && config_.has("head_dim")) {
+    otherwise("attention.key_length", head_dim_);
+    otherwise("attention.value_length", head_dim_);
+  }
   if (config_.has("rms_norm_eps"))
-    set("attention.layer_norm_rms_epsilon", config_.f32("rms_norm_eps"));
+    otherwise("attention.layer_norm_rms_epsilon", config_.f32("rms_norm_eps"));
   if (const auto key = first_of(config_, kLayerNormEps); config_.has(key))
-    set("attention.layer_norm_epsilon", config_.f32(key));
+    otherwise("attention.layer_norm_epsilon", config_.f32(key));
   for (const KeyRule& rule : family_.keys) {
     if (!config_.has(rule.hf)) continue;
-    if (rule.type == kWhole) set(rule.gguf, config_.u32(rule.hf));
-    if (rule.type == kReal) set(rule.gguf, config_.f32(rule.hf));
-    if (rule.type == kFlag) set(rule.gguf, config_.boolean(rule.hf));
+    if (rule.type == kWhole) otherwise(rule.gguf, config_.u32(rule.hf));
+    if (rule.type == kReal) otherwise(rule.gguf, config_.f32(rule.hf));
+    if (rule.type == kFlag) otherwise(rule.gguf, config_.boolean(rule.hf));
   }
 }
 

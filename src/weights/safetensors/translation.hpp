@@ -88,7 +88,8 @@ class Translation {
   std::uint32_t kv_heads() const noexcept { return kv_heads_; }
   std::uint32_t head_dim() const noexcept { return head_dim_; }
 
-  // Keys under the architecture's prefix. A key is set once.
+  // Keys under the architecture's prefix. A key is set once; the common ones (sizes, heads, eps)
+  // follow where the family has not set them.
   void set(std::string_view suffix, std::uint32_t value);
   void set(std::string_view suffix, float value);
   void set(std::string_view suffix, bool value);
@@ -141,7 +142,9 @@ class Translation {
 
  private:
   void canonical_names();
+  void read_dimensions();
   void common_keys();
+  std::uint32_t dimension(std::span<const std::string_view> names) const;
   void count_layers();
   Source stored(const Stored& tensor) const;
   Source changed(Source source, Change change, bool bias) const;
@@ -157,7 +160,7 @@ class Translation {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> made_;  ///< names in `tensors`
   std::uint32_t layers_ = 0, blocks_ = 0;    ///< blocks behind the layers predict further tokens
-  std::uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0, rotary_dim_ = 0;
+  std::uint32_t width_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, rotary_dim_ = 0;
 };
 
 }  // namespace lemma::weights::safetensors

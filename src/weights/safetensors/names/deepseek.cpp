@@ -2,7 +2,6 @@
 // Latent attention with experts: DeepSeek V2, V3 and V3.2, GLM 5. Both halves of the expansion stay
 // in one matrix, [key | value] rows by head, as older GGUF files have it. The block behind the last
 // layer, where a file has it, predicts one more token.
-#include "base/raise.hpp"
 #include "weights/safetensors/names/families.hpp"
 
 namespace lemma::weights::safetensors {
@@ -55,14 +54,6 @@ constexpr KeyRule kKeys[] = {
 
 constexpr std::uint32_t kSoftmax = 1, kSigmoid = 2;
 
-void groups(Translation& t) {
-  if (t.config().u32_or("n_group", 1) > 1) {
-    t.set("expert_group_count", t.config().u32("n_group"));
-    t.set("expert_group_used_count", t.config().u32("topk_group"));
-  }
-  t.config().ignore("topk_group");
-}
-
 void latent_keys(Translation& t) {
   const Config& config = t.config();
   t.require("hidden_act", "silu");
@@ -85,7 +76,7 @@ void v2_keys(Translation& t) {
   t.set("expert_gating_func", kSoftmax);
   const std::string method = t.config().string_or("topk_method", "greedy");
   if (method == "group_limited_greedy") {
-    groups(t);
+    expert_groups(t, "n_group", "topk_group");
   } else {
     t.require("topk_method", "greedy");
     for (const char* unused : {"n_group", "topk_group"}) t.config().ignore(unused);
@@ -97,7 +88,7 @@ void v3_keys(Translation& t) {
   t.require("scoring_func", "sigmoid");
   t.require("topk_method", "noaux_tc");
   t.set("expert_gating_func", kSigmoid);
-  groups(t);
+  expert_groups(t, "n_group", "topk_group");
 }
 
 constexpr KeyRule kSparseKeys[] = {
@@ -116,19 +107,7 @@ constexpr KeyRule kSparseKeys[] = {
 
 void sparse_keys(Translation& t) {
   v3_keys(t);
-  // The dense layers stand in front, by their number or by a word for each layer.
-  const std::vector<bool> dense = t.layers_called("dense", "mlp_layer_types");
-  std::uint32_t leading = 0;
-  while (leading < dense.size() && dense[leading]) ++leading;
-  for (std::size_t i = leading; i < dense.size(); ++i)
-    if (dense[i])
-      base::raise(ErrorKind::kUnsupported,
-                  "config.json: key 'mlp_layer_types': expected dense layers in front only, found "
-                  "layer {}",
-                  i);
-  if (dense.empty()) leading = t.config().u32_or("first_k_dense_replace", 0);
-  t.config().ignore("first_k_dense_replace");
-  t.set("leading_dense_block_count", leading);
+  dense_layers_in_front(t);
   const std::vector<bool> full = t.layers_called("full", "indexer_types");
   if (!full.empty())
     t.set("attention.indexer.types", std::vector<std::uint32_t>(full.begin(), full.end()));
@@ -138,10 +117,7 @@ void sparse_keys(Translation& t) {
 }
 
 void expert_tensors(Translation& t) {
-  const std::uint32_t experts = t.config().u32("n_routed_experts");
-  t.stack_experts("layers.#.mlp.experts", "gate_proj", "blk.#.ffn_gate_exps", experts);
-  t.stack_experts("layers.#.mlp.experts", "up_proj", "blk.#.ffn_up_exps", experts);
-  t.stack_experts("layers.#.mlp.experts", "down_proj", "blk.#.ffn_down_exps", experts);
+  usual_experts(t, "layers.#.mlp.experts", t.config().u32("n_routed_experts"));
 }
 
 constexpr Family kFamilies[] = {

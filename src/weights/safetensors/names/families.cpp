@@ -14,7 +14,9 @@ constexpr auto kLists = {llama_families,
                          parallel_families,
                          learned_position_families,
                          gpt_oss_families,
-                         deepseek_families};
+                         deepseek_families,
+                         kimi_families,
+                         glm5_next_families};
 
 }  // namespace
 
@@ -62,6 +64,46 @@ void window_by_layer(Translation& t) {
   if (t.config().has("sliding_window"))
     t.set("attention.sliding_window", t.config().u32("sliding_window"));
   if (!sliding.empty()) t.set("attention.sliding_window_pattern", sliding);
+}
+
+void dense_layers_in_front(Translation& t) {
+  const std::vector<bool> dense = t.layers_called("dense", "mlp_layer_types");
+  std::uint32_t leading = 0;
+  while (leading < dense.size() && dense[leading]) ++leading;
+  for (std::size_t i = leading; i < dense.size(); ++i)
+    if (dense[i])
+      base::raise(ErrorKind::kUnsupported,
+                  "config.json: key 'mlp_layer_types': expected dense layers in front only, found "
+                  "layer {}",
+                  i);
+  if (dense.empty()) leading = t.config().u32_or("first_k_dense_replace", 0);
+  t.config().ignore("first_k_dense_replace");
+  t.set("leading_dense_block_count", leading);
+}
+
+void heads_by_layer(Translation& t, const std::vector<bool>& linear, std::uint32_t linear_heads) {
+  std::vector<std::uint32_t> heads, kv_heads;
+  for (const bool is_linear : linear) {
+    heads.push_back(is_linear ? linear_heads : t.heads());
+    kv_heads.push_back(is_linear ? 0 : t.kv_heads());
+  }
+  t.set("attention.head_count", heads);
+  t.set("attention.head_count_kv", kv_heads);
+}
+
+void expert_groups(Translation& t, std::string_view count, std::string_view kept) {
+  if (t.config().u32_or(count, 1) > 1) {
+    t.set("expert_group_count", t.config().u32(count));
+    t.set("expert_group_used_count", t.config().u32(kept));
+  }
+  t.config().ignore(kept);
+}
+
+void usual_experts(Translation& t, std::string_view path, std::uint32_t experts,
+                   std::string_view gate, std::string_view up, std::string_view down) {
+  t.stack_experts(path, gate, "blk.#.ffn_gate_exps", experts);
+  t.stack_experts(path, up, "blk.#.ffn_up_exps", experts);
+  t.stack_experts(path, down, "blk.#.ffn_down_exps", experts);
 }
 
 }  // namespace lemma::weights::safetensors

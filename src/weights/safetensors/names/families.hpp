@@ -15,6 +15,8 @@ std::span<const Family> parallel_families() noexcept;
 std::span<const Family> learned_position_families() noexcept;
 std::span<const Family> gpt_oss_families() noexcept;
 std::span<const Family> deepseek_families() noexcept;
+std::span<const Family> kimi_families() noexcept;
+std::span<const Family> glm5_next_families() noexcept;
 
 /// Rotation of whole heads, or of the share that config.json states; gated SiLU.
 void usual_keys(Translation& t);
@@ -22,6 +24,16 @@ void usual_keys(Translation& t);
 void usual_rope(Translation& t);
 /// sliding_window for every layer, where it is used at all.
 void window_of_all_layers(Translation& t);
+/// leading_dense_block_count from mlp_layer_types or first_k_dense_replace.
+void dense_layers_in_front(Translation& t);
+/// Heads by layer where some are linear attention, which has no KV heads.
+void heads_by_layer(Translation& t, const std::vector<bool>& linear, std::uint32_t linear_heads);
+/// n_group and topk_group, or the names given.
+void expert_groups(Translation& t, std::string_view count, std::string_view kept);
+/// Experts called gate_proj, up_proj and down_proj, or otherwise, under layers.#.PATH.
+void usual_experts(Translation& t, std::string_view path, std::uint32_t experts,
+                   std::string_view gate = "gate_proj", std::string_view up = "up_proj",
+                   std::string_view down = "down_proj");
 /// sliding_window and which layers have it, by layer_types.
 void window_by_layer(Translation& t);
 

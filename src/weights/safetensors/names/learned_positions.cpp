@@ -24,7 +24,7 @@ void gpt2_keys(Translation& t) {
   t.require_flag("scale_attn_weights", true);
   t.require_flag("scale_attn_by_inverse_layer_idx", false);
   t.require_flag("add_cross_attention", false);
-  if (!t.is_set("feed_forward_length")) {
+  if (!t.config().has("n_inner")) {
     const std::uint64_t hidden = std::uint64_t{4} * t.heads() * t.head_dim();
     t.set("feed_forward_length", static_cast<std::uint32_t>(hidden));
   }

@@ -39,10 +39,8 @@ void mixtral_keys(Translation& t) {
 }
 
 void mixtral_tensors(Translation& t) {
-  const std::uint32_t experts = t.config().u32("num_local_experts");
-  t.stack_experts("layers.#.block_sparse_moe.experts", "w1", "blk.#.ffn_gate_exps", experts);
-  t.stack_experts("layers.#.block_sparse_moe.experts", "w3", "blk.#.ffn_up_exps", experts);
-  t.stack_experts("layers.#.block_sparse_moe.experts", "w2", "blk.#.ffn_down_exps", experts);
+  usual_experts(t, "layers.#.block_sparse_moe.experts", t.config().u32("num_local_experts"), "w1",
+                "w3", "w2");
 }
 
 // Every fourth layer does not turn; the architecture knows that, so config.json must agree.

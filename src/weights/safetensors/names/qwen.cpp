@@ -85,10 +85,7 @@ void expert_keys(Translation& t) {
 }
 
 void expert_tensors(Translation& t) {
-  const std::uint32_t experts = t.config().u32("num_experts");
-  t.stack_experts("layers.#.mlp.experts", "gate_proj", "blk.#.ffn_gate_exps", experts);
-  t.stack_experts("layers.#.mlp.experts", "up_proj", "blk.#.ffn_up_exps", experts);
-  t.stack_experts("layers.#.mlp.experts", "down_proj", "blk.#.ffn_down_exps", experts);
+  usual_experts(t, "layers.#.mlp.experts", t.config().u32("num_experts"));
   for (std::uint32_t i = 0; i < t.layers(); ++i) {
     const std::string gate = "layers." + std::to_string(i) + ".mlp.shared_expert_gate.weight";
     if (t.has(gate))
