@@ -107,7 +107,7 @@ std::unique_ptr<const Checkpoint> open(const fs::path& path) {
     const bool wrapped = whole.is_object("text_config");
     const Config config = wrapped ? whole.object("text_config") : whole;
     const Family& family = family_of(whole, config);
-    Translation translation(family, config, folder);
+    Translation translation(family, config, whole, folder);
     translation.run();
     add_texts(folder, translation.metadata);
     add_token_ids(config, translation.metadata);

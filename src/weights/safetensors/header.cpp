@@ -20,9 +20,10 @@ struct Dtype {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr Dtype kDtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
-                             {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
-                             {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+constexpr Dtype kDtypes[] = {{"F64", 8},  {"F32", 4},     {"F16", 2},     {"BF16", 2},
+                             {"I64", 8},  {"I32", 4},     {"I16", 2},     {"I8", 1},
+                             {"U64", 8},  {"U32", 4},     {"U16", 2},     {"U8", 1},
+                             {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
 
 std::uint64_t read_length(std::span<const std::byte> file, const std::string& path) {
   if (file.size() < kLengthBytes)

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that a Hugging Face checkpoint stores in a packed form, decoded when they are asked for:
-// what each form's bytes mean stands at its function. The result is exact: BF16 where every value
-// has at most 8 significant bits, else F32.
-#include <array>
-#include <bit>
-#include <cmath>
+// Which packed form a weight has, by the tensors that stand beside its name and by
+// quantization_config. The forms themselves: packed.hpp.
 #include <cstring>
 
-#include <fmt/ranges.h>
-
 #include "base/raise.hpp"
+#include "weights/safetensors/packed.hpp"
 #include "weights/safetensors/translation.hpp"
 
 namespace lemma::weights::safetensors {
@@ -17,55 +12,121 @@ namespace {
 
 using base::raise;
 
-constexpr std::uint64_t kMxBlock = 32;
+constexpr std::string_view kWeight = ".weight";
 
-/// The sixteen values of E2M1: sign, two exponent bits, one fraction bit.
-constexpr std::array<float, 16> kE2m1 = {0.f,  0.5f,  1.f,  1.5f,  2.f,  3.f,  4.f,  6.f,
-                                         -0.f, -0.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
+std::string stem_of(std::string_view name) {
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  return std::string(name);
+}
 
-/// A value of few significant bits as BF16; the low half of its f32 is empty.
-std::uint16_t exact_bf16(float value) {
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+/// The width of a packed matrix: the second number of its weight_shape, or what the words hold.
+std::uint64_t columns_of(const Stored& packed, const Stored* shape) {
+  constexpr std::uint64_t kPerWord = 8;  // codes of 4 bits
+  if (!shape) return packed.shape.empty() ? 0 : packed.shape.back() * kPerWord;
+  const std::size_t width = shape->dtype == "I64" ? 8 : 4;
+  std::uint64_t columns = 0;
+  if ((shape->dtype != "I64" && shape->dtype != "I32") || shape->bytes.size() != 2 * width)
+    raise(ErrorKind::kBadFile, "tensor '{}': expected two whole numbers", shape->name);
+  std::memcpy(&columns, shape->bytes.data() + width, width);
+  return columns;
 }
 
 }  // namespace
 
-// Element 2 i of a block stands in the low nibble of byte i, element 2 i + 1 in the high one. The
-// block's scale is 2^(s - 127); 255 would be NaN.
-Source Translation::take_mxfp4(const std::string& name) {
-  const auto of = [&](const char* suffix) -> const Stored& {
-    const auto found = names_.find(name + suffix);
-    if (found == names_.end()) raise(ErrorKind::kBadFile, "missing tensor '{}{}'", name, suffix);
-    used_.insert(found->first);
-    if (found->second->dtype != "U8")
-      raise(ErrorKind::kBadFile, "tensor '{}': expected U8, found {}", found->second->name,
-            found->second->dtype);
-    return *found->second;
-  };
-  const Stored& blocks = of("_blocks");
-  const Stored& scales = of("_scales");
-  std::vector<std::uint64_t> shape = blocks.shape;
-  if (shape.size() < 2 || shape.back() != kMxBlock / 2 ||
-      !std::equal(scales.shape.begin(), scales.shape.end(), shape.begin(), shape.end() - 1))
-    raise(ErrorKind::kBadFile,
-          "tensors '{}' [{}] and '{}' [{}]: expected blocks of 16 bytes and a scale for each",
-          blocks.name, fmt::join(blocks.shape, ", "), scales.name, fmt::join(scales.shape, ", "));
-  shape.pop_back();
-  shape.back() *= kMxBlock;
-  Source out{.name = name, .format = Format::kBF16, .shape = std::move(shape), .bytes = {}};
-  out.make = [data = blocks.bytes, scale = scales.bytes](std::span<std::byte> bytes) {
-    for (std::size_t b = 0; b < scale.size(); ++b) {
-      const int exponent = std::to_integer<int>(scale[b]) - 127;
-      std::array<std::uint16_t, 16> values;
-      for (std::size_t v = 0; v < 16; ++v) values[v] = exact_bf16(std::ldexp(kE2m1[v], exponent));
-      for (std::size_t i = 0; i < kMxBlock; ++i) {
-        const auto byte = std::to_integer<std::uint32_t>(data[b * kMxBlock / 2 + i / 2]);
-        const std::uint16_t value = values[i % 2 == 0 ? byte & 15u : byte >> 4];
-        std::memcpy(bytes.data() + (b * kMxBlock + i) * sizeof value, &value, sizeof value);
-      }
+void Translation::read_quantization() {
+  const Config& holder = config_.is_object("quantization_config") ? config_ : whole_;
+  if (!holder.is_object("quantization_config")) return;
+  const Config config = holder.object("quantization_config");
+  Quantization& q = quantization_;
+  q.method = config.string_or("quant_method", "");
+  if (q.method == "gptq" || q.method == "awq") {
+    q.bits = config.u32_or("bits", config.u32_or("w_bit", 4));
+    // -1 stands for one group of all inputs.
+    const bool whole = config.is_number("group_size") && config.f32("group_size") < 0;
+    q.group_size = whole ? 0 : config.u32_or("group_size", config.u32_or("q_group_size", 128));
+    q.zero_offset = q.method == "gptq" && config.string_or("checkpoint_format", "gptq") == "gptq";
+    const std::string version = config.string_or("version", "gemm");
+    if (q.method == "awq" && version != "gemm" && version != "GEMM")
+      raise(ErrorKind::kUnsupported,
+            "config.json: key 'quantization_config.version': expected gemm, found '{}'", version);
+  } else if (q.method == "fp8") {
+    if (config.has("weight_block_size")) {
+      const std::vector<std::uint32_t> tile = config.u32s("weight_block_size");
+      if (tile.size() != 2)
+        raise(ErrorKind::kBadFile,
+              "config.json: key 'quantization_config.weight_block_size': expected two numbers, "
+              "found {}",
+              tile.size());
+      q.tile_rows = tile[0], q.tile_cols = tile[1];
     }
+  } else if (q.method != "mxfp4" && q.method != "compressed-tensors") {
+    raise(ErrorKind::kUnsupported,
+          "config.json: key 'quantization_config.quant_method': expected gptq, awq, fp8, mxfp4 or "
+          "compressed-tensors, found '{}'",
+          q.method);
+  }
+}
+
+const Stored* Translation::beside(const std::string& stem, std::string_view suffix) {
+  const auto found = names_.find(stem + std::string(suffix));
+  if (found == names_.end()) return nullptr;
+  used_.insert(found->first);
+  return found->second;
+}
+
+bool Translation::has_packed(std::string_view name) const {
+  if (!name.ends_with(kWeight)) return false;
+  const std::string stem = stem_of(name);
+  return names_.contains(stem + ".qweight") || names_.contains(stem + ".weight_packed");
+}
+
+Source Translation::take_fp8(const std::string& name, const Stored& weight) {
+  const std::string stem = stem_of(name);
+  beside(stem, ".input_scale");  // of activations, which stay f32 here
+  beside(stem, ".activation_scale");
+  for (const char* suffix : {".weight_scale_inv", ".weight_scale", ".scale"})
+    if (const Stored* scale = beside(stem, suffix))
+      return decode_fp8(weight, stored(*scale), quantization_.tile_rows, quantization_.tile_cols);
+  return decode_fp8(weight);
+}
+
+Source Translation::take_packed(const std::string& name) {
+  const std::string stem = stem_of(name);
+  const auto part = [&](std::string_view suffix) -> const Stored& {
+    if (const Stored* found = beside(stem, suffix)) return *found;
+    raise(ErrorKind::kBadFile, "missing tensor '{}{}{}'", family_.prefix, stem, suffix);
   };
-  return out;
+  if (names_.contains(stem + ".qweight")) {
+    const Quantization& q = quantization_;
+    PackedMatrix packed{.weight = &part(".qweight"),
+                        .zeros = &part(".qzeros"),
+                        .groups = beside(stem, ".g_idx"),
+                        .bits = q.bits,
+                        .group_size = q.group_size,
+                        .zero_offset = q.zero_offset ? 1u : 0u};
+    const Source scales = stored(part(".scales"));
+    if (q.method == "awq") return decode_awq(packed, scales);
+    if (q.method == "gptq") return decode_gptq(packed, scales);
+    raise(ErrorKind::kBadFile,
+          "tensor '{}': expected a quantization_config that says gptq or awq, found '{}'",
+          packed.weight->name, q.method);
+  }
+  const Stored& packed = part(".weight_packed");
+  const Stored& scale = part(".weight_scale");
+  const Stored* shape = beside(stem, ".weight_shape");
+  if (beside(stem, ".weight_zero_point") || beside(stem, ".weight_g_idx"))
+    raise(ErrorKind::kUnsupported, "tensor '{}': expected codes without zero points or an order",
+          packed.name);
+  if (packed.dtype == "U8" && scale.dtype == "U8") return decode_mxfp4(packed, scale);
+  return decode_packed_rows(packed, stored(scale), 4, columns_of(packed, shape));
+}
+
+Source Translation::take_mxfp4(const std::string& name) {
+  const Stored* blocks = beside(name, "_blocks");
+  const Stored* scales = beside(name, "_scales");
+  if (!blocks || !scales)
+    raise(ErrorKind::kBadFile, "missing tensor '{}{}'", name, blocks ? "_scales" : "_blocks");
+  return decode_mxfp4(*blocks, *scales);
 }
 
 }  // namespace lemma::weights::safetensors

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/raise.hpp"
+#include "weights/safetensors/packed.hpp"
 
 namespace lemma::weights::safetensors {
 namespace {
@@ -103,8 +104,8 @@ float decay(float w) {
 
 }  // namespace
 
-Translation::Translation(const Family& family, Config config, const Folder& folder)
-    : family_(family), config_(std::move(config)), folder_(folder) {
+Translation::Translation(const Family& family, Config config, Config whole, const Folder& folder)
+    : family_(family), config_(std::move(config)), whole_(std::move(whole)), folder_(folder) {
   canonical_names();
 }
 
@@ -133,6 +134,7 @@ void Translation::run() {
   metadata.add("general.architecture", Value{std::string(family_.architecture), "string"});
   count_layers();
   read_dimensions();
+  read_quantization();
   if (family_.more_keys) family_.more_keys(*this);
   common_keys();
   for (const TensorRule& rule : family_.tensors) move(rule);
@@ -272,14 +274,17 @@ std::vector<bool> Translation::layers_called(std::string_view name, std::string_
 }
 
 bool Translation::has(std::string_view name) const {
-  return names_.contains(name);
+  return names_.contains(name) || has_packed(name);
 }
 
 Source Translation::take(const std::string& name) {
   const auto found = names_.find(name);
-  if (found == names_.end())
+  if (found == names_.end()) {
+    if (has_packed(name)) return take_packed(name);
     raise(ErrorKind::kBadFile, "missing tensor '{}{}'", family_.prefix, name);
+  }
   used_.insert(name);
+  if (found->second->dtype.starts_with("F8_")) return take_fp8(name, *found->second);
   return stored(*found->second);
 }
 
@@ -287,6 +292,7 @@ Source Translation::stored(const Stored& tensor) const {
   Source source{.name = tensor.name, .shape = tensor.shape, .bytes = tensor.bytes};
   if (source.shape.empty()) source.shape = {1};
   if (tensor.dtype == "F32") return source;
+  if (tensor.dtype == "F8_E8M0") return decode_exponents(tensor);
   source.format = Format::kF16;
   if (tensor.dtype == "F16") return source;
   source.format = Format::kBF16;

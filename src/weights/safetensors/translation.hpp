@@ -70,8 +70,9 @@ std::vector<std::string_view> known_model_types();
 
 class Translation {
  public:
-  /// Reads `folder` as a model of `family`; `config` is its part for text. Keeps references.
-  Translation(const Family& family, Config config, const Folder& folder);
+  /// Reads `folder` as a model of `family`; `config` is the part for text of `whole`, which may be
+  /// the same. Keeps references.
+  Translation(const Family& family, Config config, Config whole, const Folder& folder);
 
   /// Runs the whole translation: tables, the family's function, refusals.
   void run();
@@ -108,7 +109,7 @@ class Translation {
   // Tensors, by their names without the family's prefix. What is taken counts as used.
   bool has(std::string_view name) const;
   Source take(const std::string& name);
-  /// The pair `name`_blocks [..., n / 32, 16] and `name`_scales [..., n / 32] as [..., n].
+  /// The pair `name`_blocks and `name`_scales of MXFP4.
   Source take_mxfp4(const std::string& name);
   void put(std::string gguf, Source source);
   /// Counts a tensor as used that the model has no use for.
@@ -147,14 +148,31 @@ class Translation {
   std::uint32_t dimension(std::span<const std::string_view> names) const;
   void count_layers();
   Source stored(const Stored& tensor) const;
+
+  // quantized.cpp
+  void read_quantization();
+  const Stored* beside(const std::string& stem, std::string_view suffix);
+  bool has_packed(std::string_view name) const;
+  Source take_packed(const std::string& name);
+  Source take_fp8(const std::string& name, const Stored& weight);
+
   Source changed(Source source, Change change, bool bias) const;
   void move_one(const std::string& hf, const std::string& gguf, Change change, bool bias);
   void head_and_table();
   void refuse_unused() const;
   void add(std::string_view suffix, Value value);
 
+  /// quantization_config, as far as it says how bytes are to be read.
+  struct Quantization {
+    std::string method;
+    std::uint32_t bits = 4, group_size = 128;
+    bool zero_offset = false;
+    std::uint32_t tile_rows = 128, tile_cols = 128;
+  };
+
   const Family& family_;
-  Config config_;
+  Quantization quantization_;
+  Config config_, whole_;
   const Folder& folder_;
   std::map<std::string, const Stored*, std::less<>> names_;
   std::set<std::string, std::less<>> used_;

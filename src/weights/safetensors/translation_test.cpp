@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders as checkpoints: what a model says in Hugging Face's words, said in GGUF's; and what is
+// wrong or unknown, named.
+#include "weights/safetensors/translation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "lemma/error.hpp"
+#include "weights/checkpoint.hpp"
+#include "weights/gguf/writer.hpp"
+#include "weights/safetensors/tiny_folder.hpp"
+#include "weights/view.hpp"
+
+namespace lemma::weights::safetensors {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string error_of(const TinyFolder& folder, ErrorKind kind) {
+  try {
+    open_checkpoint(folder.path());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
+    return error.what();
+  }
+  return "no error";
+}
+
+/// The error of a tiny llama that `change` has spoilt.
+std::string error_after(const std::function<void(TinyFolder&)>& change,
+                        ErrorKind kind = ErrorKind::kBadFile) {
+  TinyFolder folder = TinyFolder::llama();
+  change(folder);
+  folder.write();
+  return error_of(folder, kind);
+}
+
+std::vector<float> values(const Checkpoint& checkpoint, const std::string& name, std::uint64_t rows,
+                          std::uint64_t cols) {
+  return to_f32(bind(checkpoint, {name, View::whole()}, rows, cols));
+}
+
+TEST(SafetensorsCheckpoint, SpeaksTheVocabularyOfGguf) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  const Metadata& keys = checkpoint->metadata();
+  EXPECT_EQ(keys.string("general.architecture"), "llama");
+  EXPECT_EQ(keys.u32("llama.block_count"), 1u);
+  EXPECT_EQ(keys.u32("llama.attention.head_count_kv"), 1u);
+  EXPECT_EQ(keys.u32("llama.rope.dimension_count"), 4u);
+  EXPECT_FLOAT_EQ(keys.f32("llama.attention.layer_norm_rms_epsilon"), 1e-5f);
+  EXPECT_NE(checkpoint->find("blk.0.ffn_down.weight"), nullptr);
+  EXPECT_EQ(checkpoint->find("output.weight"), nullptr);  // tied
+  EXPECT_EQ(checkpoint->files().size(), 1u);
+}
+
+TEST(SafetensorsCheckpoint, LeavesInTheMappingWhatIsTheSame) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  EXPECT_FALSE(checkpoint->at("blk.0.attn_v.weight").lazy);
+  EXPECT_EQ(checkpoint->at("blk.0.attn_v.weight").bytes.size(), 4 * 8 * sizeof(float));
+}
+
+// Rows h, h + 1 of a head of four turn with rows h + 2, h + 3; GGUF has each pair together.
+TEST(SafetensorsCheckpoint, PutsRowsThatTurnTogetherBesideEachOther) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  const std::vector<float> rows = values(*checkpoint, "blk.0.attn_q.weight", 8, 8);
+  std::vector<float> first;
+  for (std::size_t row = 0; row < 8; ++row) first.push_back(rows[row * 8] - 4000);
+  EXPECT_THAT(first, ElementsAre(0, 16, 8, 24, 32, 48, 40, 56));
+}
+
+TEST(SafetensorsCheckpoint, MakesATensorOnceForAllWhoHoldIt) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  const WeightRef query{"blk.0.attn_q.weight", View::whole()};
+  const Matrix first = bind(*checkpoint, query, 8, 8), second = bind(*checkpoint, query, 8, 8);
+  EXPECT_EQ(first.bytes, second.bytes);
+}
+
+TEST(SafetensorsCheckpoint, HandsOnTheTextsOfTheTokenizer) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.config["eos_token_id"] = 3;
+  folder.write();
+  folder.write_text("tokenizer.json", "{\"model\": {}}");
+  folder.write_text("tokenizer_config.json", "{\"chat_template\": \"hello\"}");
+  folder.write_text("generation_config.json", "{}");
+  const auto checkpoint = open_checkpoint(folder.path());
+  const Metadata& keys = checkpoint->metadata();
+  EXPECT_EQ(keys.string("tokenizer.huggingface.json"), "{\"model\": {}}");
+  EXPECT_EQ(keys.string("tokenizer.chat_template"), "hello");
+  EXPECT_EQ(keys.string("tokenizer.huggingface.generation"), "{}");
+  EXPECT_EQ(keys.u32("tokenizer.ggml.eos_token_id"), 3u);
+}
+
+TEST(SafetensorsCheckpoint, TakesHalvesAndLeavesWhatIsTied) {
+  TinyFolder folder = TinyFolder::llama();
+  const std::vector<std::uint16_t> ones(48, 0x3f80);
+  folder.add_bytes("lm_head.weight", "BF16", {6, 8}, ones.data(), 96);
+  folder.write();
+  EXPECT_EQ(open_checkpoint(folder.path())->find("output.weight"), nullptr);
+  folder.config["tie_word_embeddings"] = false;
+  folder.write();
+  EXPECT_EQ(open_checkpoint(folder.path())->at("output.weight").format, Format::kBF16);
+}
+
+TEST(SafetensorsCheckpoint, ReadsFp8WithTilesOfScales) {
+  TinyFolder folder = TinyFolder::llama();
+  const std::string name = "model.layers.0.self_attn.v_proj.weight";
+  folder.remove(name);
+  const std::vector<std::uint8_t> ones(32, 0x38);
+  const float scales[] = {2, 3};
+  folder.add_bytes(name, "F8_E4M3", {4, 8}, ones.data(), 32);
+  folder.add_bytes(name + "_scale_inv", "F32", {1, 2}, scales, sizeof scales);
+  folder.config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {4, 4}}};
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  const std::vector<float> v = values(*checkpoint, "blk.0.attn_v.weight", 4, 8);
+  EXPECT_EQ(v[3], 2.f);
+  EXPECT_EQ(v[4], 3.f);
+}
+
+TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
+  using Folder = TinyFolder&;
+  const auto unsupported = ErrorKind::kUnsupported;
+  EXPECT_THAT(error_after([](Folder f) { f.config["new_attention"] = true; }, unsupported),
+              HasSubstr("'new_attention'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["hidden_act"] = "relu"; }, unsupported),
+              HasSubstr("'hidden_act'"));
+  EXPECT_THAT(error_after([](Folder f) { f.add("model.layers.0.mystery", {2}); }, unsupported),
+              HasSubstr("'model.layers.0.mystery'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["model_type"] = "mamba9"; }, unsupported),
+              HasSubstr("'mamba9'"));
+  // The family whose experts are known and whose recurrence is not.
+  EXPECT_THAT(error_after([](Folder f) { f.config["model_type"] = "nemotron_h"; }, unsupported),
+              HasSubstr("'nemotron_h'"));
+  EXPECT_THAT(error_after(
+                  [](Folder f) {
+                    f.config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+                  },
+                  unsupported),
+              HasSubstr("'dynamic'"));
+  EXPECT_THAT(
+      error_after(
+          [](Folder f) {
+            f.config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"twist", 1}};
+          },
+          unsupported),
+      HasSubstr("'rope_scaling.twist'"));
+  EXPECT_THAT(error_after(
+                  [](Folder f) {
+                    f.config["quantization_config"] = {{"quant_method", "magic"}};
+                  },
+                  unsupported),
+              HasSubstr("'magic'"));
+}
+
+TEST(SafetensorsCheckpoint, RefusesWhatContradictsItself) {
+  using Folder = TinyFolder&;
+  EXPECT_THAT(error_after([](Folder f) { f.config["num_hidden_layers"] = 4294967295u; }),
+              HasSubstr("'num_hidden_layers'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["num_hidden_layers"] = 0; }),
+              HasSubstr("'num_hidden_layers'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["vocab_size"] = 7; }), HasSubstr("'vocab_size'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["num_attention_heads"] = 3; }),
+              HasSubstr("heads"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["head_dim"] = 3; }), HasSubstr("even"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["head_dim"] = 64; }), HasSubstr("q_proj"));
+  EXPECT_THAT(error_after([](Folder f) { f.config["hidden_size"] = "8"; }),
+              HasSubstr("'hidden_size'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config.erase("hidden_size"); }),
+              HasSubstr("'hidden_size'"));
+  EXPECT_THAT(error_after([](Folder f) { f.add("norm.weight", {8}); }), HasSubstr("norm.weight"));
+}
+
+TEST(SafetensorsCheckpoint, RefusesAWeightOfWholeNumbers) {
+  EXPECT_THAT(error_after([](TinyFolder& folder) { folder.at("model.norm.weight").dtype = "I32"; },
+                          ErrorKind::kUnsupported),
+              HasSubstr("'model.norm.weight'"));
+}
+
+TEST(SafetensorsCheckpoint, SaysWhatAFolderLacks) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write_text("config.json", folder.config.dump());
+  EXPECT_THAT(error_of(folder, ErrorKind::kNotFound), HasSubstr("neither a .gguf file"));
+  folder.write();
+  std::filesystem::remove(folder.path() / "config.json");
+  try {
+    open_checkpoint(folder.path() / "model.safetensors");
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+    EXPECT_THAT(error.what(), HasSubstr("config.json"));
+  }
+}
+
+TEST(SafetensorsCheckpoint, RefusesAFolderOfTwoKinds) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  gguf::Writer writer;
+  writer.add("general.architecture", "llama");
+  writer.write(folder.path() / "model.gguf");
+  EXPECT_THAT(error_of(folder, ErrorKind::kUsage), HasSubstr("name a file of one"));
+}
+
+}  // namespace
+}  // namespace lemma::weights::safetensors
