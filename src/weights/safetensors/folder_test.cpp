@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lemma/error.hpp"
 #include "weights/safetensors/config.hpp"
 #include "weights/safetensors/tiny_folder.hpp"

@@ -8,6 +8,8 @@
 
 #include <functional>
 
+#include <nlohmann/json.hpp>
+
 #include "lemma/error.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/gguf/writer.hpp"
@@ -90,7 +92,7 @@ TEST(SafetensorsCheckpoint, MakesATensorOnceForAllWhoHoldIt) {
 
 TEST(SafetensorsCheckpoint, HandsOnTheTextsOfTheTokenizer) {
   TinyFolder folder = TinyFolder::llama();
-  folder.config["eos_token_id"] = 3;
+  folder.config()["eos_token_id"] = 3;
   folder.write();
   folder.write_text("tokenizer.json", "{\"model\": {}}");
   folder.write_text("tokenizer_config.json", "{\"chat_template\": \"hello\"}");
@@ -109,7 +111,7 @@ TEST(SafetensorsCheckpoint, TakesHalvesAndLeavesWhatIsTied) {
   folder.add_bytes("lm_head.weight", "BF16", {6, 8}, ones.data(), 96);
   folder.write();
   EXPECT_EQ(open_checkpoint(folder.path())->find("output.weight"), nullptr);
-  folder.config["tie_word_embeddings"] = false;
+  folder.config()["tie_word_embeddings"] = false;
   folder.write();
   EXPECT_EQ(open_checkpoint(folder.path())->at("output.weight").format, Format::kBF16);
 }
@@ -122,7 +124,7 @@ TEST(SafetensorsCheckpoint, ReadsFp8WithTilesOfScales) {
   const float scales[] = {2, 3};
   folder.add_bytes(name, "F8_E4M3", {4, 8}, ones.data(), 32);
   folder.add_bytes(name + "_scale_inv", "F32", {1, 2}, scales, sizeof scales);
-  folder.config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {4, 4}}};
+  folder.config()["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {4, 4}}};
   folder.write();
   const auto checkpoint = open_checkpoint(folder.path());
   const std::vector<float> v = values(*checkpoint, "blk.0.attn_v.weight", 4, 8);
@@ -133,33 +135,33 @@ TEST(SafetensorsCheckpoint, ReadsFp8WithTilesOfScales) {
 TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
   using Folder = TinyFolder&;
   const auto unsupported = ErrorKind::kUnsupported;
-  EXPECT_THAT(error_after([](Folder f) { f.config["new_attention"] = true; }, unsupported),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["new_attention"] = true; }, unsupported),
               HasSubstr("'new_attention'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["hidden_act"] = "relu"; }, unsupported),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["hidden_act"] = "relu"; }, unsupported),
               HasSubstr("'hidden_act'"));
   EXPECT_THAT(error_after([](Folder f) { f.add("model.layers.0.mystery", {2}); }, unsupported),
               HasSubstr("'model.layers.0.mystery'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["model_type"] = "mamba9"; }, unsupported),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["model_type"] = "mamba9"; }, unsupported),
               HasSubstr("'mamba9'"));
   // The family whose experts are known and whose recurrence is not.
-  EXPECT_THAT(error_after([](Folder f) { f.config["model_type"] = "nemotron_h"; }, unsupported),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["model_type"] = "nemotron_h"; }, unsupported),
               HasSubstr("'nemotron_h'"));
   EXPECT_THAT(error_after(
                   [](Folder f) {
-                    f.config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+                    f.config()["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
                   },
                   unsupported),
               HasSubstr("'dynamic'"));
   EXPECT_THAT(
       error_after(
           [](Folder f) {
-            f.config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"twist", 1}};
+            f.config()["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"twist", 1}};
           },
           unsupported),
       HasSubstr("'rope_scaling.twist'"));
   EXPECT_THAT(error_after(
                   [](Folder f) {
-                    f.config["quantization_config"] = {{"quant_method", "magic"}};
+                    f.config()["quantization_config"] = {{"quant_method", "magic"}};
                   },
                   unsupported),
               HasSubstr("'magic'"));
@@ -167,18 +169,19 @@ TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
 
 TEST(SafetensorsCheckpoint, RefusesWhatContradictsItself) {
   using Folder = TinyFolder&;
-  EXPECT_THAT(error_after([](Folder f) { f.config["num_hidden_layers"] = 4294967295u; }),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["num_hidden_layers"] = 4294967295u; }),
               HasSubstr("'num_hidden_layers'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["num_hidden_layers"] = 0; }),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["num_hidden_layers"] = 0; }),
               HasSubstr("'num_hidden_layers'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["vocab_size"] = 7; }), HasSubstr("'vocab_size'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["num_attention_heads"] = 3; }),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["vocab_size"] = 7; }),
+              HasSubstr("'vocab_size'"));
+  EXPECT_THAT(error_after([](Folder f) { f.config()["num_attention_heads"] = 3; }),
               HasSubstr("heads"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["head_dim"] = 3; }), HasSubstr("even"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["head_dim"] = 64; }), HasSubstr("q_proj"));
-  EXPECT_THAT(error_after([](Folder f) { f.config["hidden_size"] = "8"; }),
+  EXPECT_THAT(error_after([](Folder f) { f.config()["head_dim"] = 3; }), HasSubstr("even"));
+  EXPECT_THAT(error_after([](Folder f) { f.config()["head_dim"] = 64; }), HasSubstr("q_proj"));
+  EXPECT_THAT(error_after([](Folder f) { f.config()["hidden_size"] = "8"; }),
               HasSubstr("'hidden_size'"));
-  EXPECT_THAT(error_after([](Folder f) { f.config.erase("hidden_size"); }),
+  EXPECT_THAT(error_after([](Folder f) { f.config().erase("hidden_size"); }),
               HasSubstr("'hidden_size'"));
   EXPECT_THAT(error_after([](Folder f) { f.add("norm.weight", {8}); }), HasSubstr("norm.weight"));
 }
@@ -191,7 +194,7 @@ TEST(SafetensorsCheckpoint, RefusesAWeightOfWholeNumbers) {
 
 TEST(SafetensorsCheckpoint, SaysWhatAFolderLacks) {
   TinyFolder folder = TinyFolder::llama();
-  folder.write_text("config.json", folder.config.dump());
+  folder.write_text("config.json", folder.config().dump());
   EXPECT_THAT(error_of(folder, ErrorKind::kNotFound), HasSubstr("neither a .gguf file"));
   folder.write();
   std::filesystem::remove(folder.path() / "config.json");
