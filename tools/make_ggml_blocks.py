@@ -13,7 +13,35 @@ import numpy as np
 
 # Format -> byte offsets of its f16 scales in a block.
 SCALES = {"F32": [], "F16": [], "BF16": [], "Q8_0": [0], "Q4_0": [0], "Q5_0": [0],
-          "Q4_K": [0, 2], "Q6_K": [208]}
+          "Q4_K": [0, 2], "Q6_K": [208], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82],
+          "Q3_K": [108], "Q5_K": [0, 2], "Q8_K": [], "IQ1_S": [0], "IQ1_M": [], "IQ2_XXS": [0],
+          "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0],
+          "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64], "MXFP4": [], "NVFP4": []}
+SCALE_VALUES = np.array([0.0123, -1.75, 3e-6], dtype=np.float16)
+
+
+def set_other_scales(name, data):
+    """The scales of the formats that do not have them as f16 at a fixed place."""
+    if name == "Q8_K":
+        data[:, :4] = SCALE_VALUES.astype(np.float32).view(np.uint8).reshape(3, 4)
+    if name == "IQ1_M":  # a nibble of the scale in the top of each of four 16-bit words
+        words = data[:, 48:].copy().view(np.uint16)
+        for i in range(4):
+            nibble = SCALE_VALUES.view(np.uint16) >> np.uint16(4 * i) & np.uint16(15)
+            words[:, i] = words[:, i] & np.uint16(0x0FFF) | nibble << np.uint16(12)
+        data[:, 48:] = words.view(np.uint8)
+    if name == "MXFP4":
+        data[:, 0] = [0, 1, 121]  # the two subnormal powers, an ordinary one
+    if name == "NVFP4":
+        data[:, :4] = [[0, 1, 7, 8], [0x3C, 0x7E, 0x7F, 0x80], [0x55, 0x2A, 0xC1, 0xFF]]
+
+
+def dequantize(name, data, kind):
+    if name == "Q8_K":  # the package knows its size and not its meaning, which is d * q
+        blocks = data.reshape(-1, 292)
+        scales = blocks[:, :4].copy().view(np.float32)
+        return scales * blocks[:, 4:260].view(np.int8).astype(np.float32)
+    return gguf.quants.dequantize(data, kind)
 
 
 def blocks_of(name, rng):
@@ -21,7 +49,7 @@ def blocks_of(name, rng):
     kind = gguf.GGMLQuantizationType[name]
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     count = 3 if elements > 1 else 32
-    if not SCALES[name]:
+    if elements == 1:
         values = rng.standard_normal(count).astype(np.float32)
         if name == "F32":
             return kind, values.view(np.uint8)
@@ -31,8 +59,8 @@ def blocks_of(name, rng):
         return kind, (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
     data = rng.integers(0, 256, (count, size), dtype=np.uint8)
     for offset in SCALES[name]:
-        scales = np.array([0.0123, -1.75, 3e-6], dtype=np.float16)
-        data[:, offset:offset + 2] = scales.view(np.uint8).reshape(count, 2)
+        data[:, offset:offset + 2] = SCALE_VALUES.view(np.uint8).reshape(count, 2)
+    set_other_scales(name, data)
     return kind, data.reshape(-1)
 
 
@@ -45,7 +73,7 @@ def main():
                   % (importlib.metadata.version("gguf"), np.__version__))
         for name in SCALES:
             kind, data = blocks_of(name, rng)
-            values = np.ascontiguousarray(gguf.quants.dequantize(data, kind), dtype="<f4")
+            values = np.ascontiguousarray(dequantize(name, data, kind), dtype="<f4")
             out.write("%s %s %s\n" % (name, data.tobytes().hex(), values.tobytes().hex()))
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seeded_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -14,35 +15,48 @@ namespace {
 
 using weights::Format;
 
-constexpr std::uint32_t kWidth = 512, kHidden = 1024, kLayers = 2, kHeads = 8, kKvHeads = 4;
-constexpr std::uint32_t kHeadDim = kWidth / kHeads, kVocabulary = 512;
+constexpr std::uint32_t kKvHeads = 4, kHeadDim = 64, kVocabulary = 512;
+
+struct Shape {
+  std::uint32_t width, hidden, layers;
+  std::uint64_t distinct_rows;  ///< of a matrix; further ones repeat them
+  std::uint32_t heads() const { return width / kHeadDim; }
+};
+constexpr Shape kFullShape{512, 1024, 2, ~std::uint64_t{0}}, kNarrowShape{256, 512, 1, 61};
 
 class ModelWriter {
  public:
-  explicit ModelWriter(Format format) : format_(format) {}
+  ModelWriter(Format format, const Shape& shape) : format_(format), shape_(shape) {}
 
   // Uniform in +-sqrt(3 / cols): rows keep the scale of what they multiply.
   void matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) {
     const float scale = std::sqrt(3.f / static_cast<float>(cols));
-    std::vector<float> values(rows * cols);
+    const std::uint64_t distinct = std::min(rows, shape_.distinct_rows);
+    std::vector<float> values(distinct * cols);
     for (float& value : values) value = (2.f * random_.uniform() - 1.f) * scale;
-    std::vector<std::byte> bytes(rows * weights::row_bytes(format_, cols));
-    weights::traits(format_).quantize(values, bytes.data());
+    const std::size_t row_bytes = weights::row_bytes(format_, cols);
+    std::vector<std::byte> encoded(distinct * row_bytes), bytes(rows * row_bytes);
+    weights::traits(format_).quantize(values, encoded.data());
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      std::memcpy(bytes.data() + r * row_bytes, encoded.data() + r % distinct * row_bytes,
+                  row_bytes);
+    }
     writer.add_tensor(name, format_, {rows, cols}, [bytes] { return bytes; });
   }
   void norm(const std::string& name) {
-    std::vector<std::byte> bytes(kWidth * sizeof(float));
-    for (std::uint32_t i = 0; i < kWidth; ++i) {
+    std::vector<std::byte> bytes(shape_.width * sizeof(float));
+    for (std::uint32_t i = 0; i < shape_.width; ++i) {
       const float weight = 0.75f + 0.5f * random_.uniform();
       std::memcpy(bytes.data() + i * sizeof(float), &weight, sizeof(float));
     }
-    writer.add_tensor(name, Format::kF32, {kWidth}, [bytes] { return bytes; });
+    writer.add_tensor(name, Format::kF32, {shape_.width}, [bytes] { return bytes; });
   }
 
   weights::gguf::Writer writer;
 
  private:
   Format format_;
+  Shape shape_;
   algorithm::Random random_{20240229};
 };
 
@@ -72,33 +86,35 @@ void add_vocabulary(weights::gguf::Writer& writer) {
 
 }  // namespace
 
-void write_seeded_model(const std::filesystem::path& path, Format format) {
-  ModelWriter model(format);
+void write_seeded_model(const std::filesystem::path& path, Format format, SeededSize size) {
+  const Shape& shape = size == SeededSize::kFull ? kFullShape : kNarrowShape;
+  const std::uint32_t width = shape.width, hidden = shape.hidden;
+  ModelWriter model(format, shape);
   weights::gguf::Writer& writer = model.writer;
   writer.add("general.architecture", "llama");
   writer.add("llama.context_length", std::uint32_t{256});
-  writer.add("llama.embedding_length", kWidth);
-  writer.add("llama.block_count", kLayers);
-  writer.add("llama.feed_forward_length", kHidden);
-  writer.add("llama.attention.head_count", kHeads);
+  writer.add("llama.embedding_length", width);
+  writer.add("llama.block_count", shape.layers);
+  writer.add("llama.feed_forward_length", hidden);
+  writer.add("llama.attention.head_count", shape.heads());
   writer.add("llama.attention.head_count_kv", kKvHeads);
   writer.add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
   add_vocabulary(writer);
-  model.matrix("token_embd.weight", kVocabulary, kWidth);
-  for (std::uint32_t i = 0; i < kLayers; ++i) {
+  model.matrix("token_embd.weight", kVocabulary, width);
+  for (std::uint32_t i = 0; i < shape.layers; ++i) {
     const std::string block = "blk." + std::to_string(i) + ".";
     model.norm(block + "attn_norm.weight");
-    model.matrix(block + "attn_q.weight", kWidth, kWidth);
-    model.matrix(block + "attn_k.weight", kKvHeads * kHeadDim, kWidth);
-    model.matrix(block + "attn_v.weight", kKvHeads * kHeadDim, kWidth);
-    model.matrix(block + "attn_output.weight", kWidth, kWidth);
+    model.matrix(block + "attn_q.weight", width, width);
+    model.matrix(block + "attn_k.weight", kKvHeads * kHeadDim, width);
+    model.matrix(block + "attn_v.weight", kKvHeads * kHeadDim, width);
+    model.matrix(block + "attn_output.weight", width, width);
     model.norm(block + "ffn_norm.weight");
-    model.matrix(block + "ffn_gate.weight", kHidden, kWidth);
-    model.matrix(block + "ffn_up.weight", kHidden, kWidth);
-    model.matrix(block + "ffn_down.weight", kWidth, kHidden);
+    model.matrix(block + "ffn_gate.weight", hidden, width);
+    model.matrix(block + "ffn_up.weight", hidden, width);
+    model.matrix(block + "ffn_down.weight", width, hidden);
   }
   model.norm("output_norm.weight");
-  model.matrix("output.weight", kVocabulary, kWidth);
+  model.matrix("output.weight", kVocabulary, width);
   writer.write(path);
 }
 

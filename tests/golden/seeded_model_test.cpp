@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized kernels in a whole model: the same bits however tokens are cut, beside whom and on how
-// many threads, and logits near the reference on the dequantized weights.
+// many threads, and logits near the reference on the dequantized weights. The formats of everyday
+// files go through a full model and every cut, the others through a narrow one and some cuts; with
+// LEMMA_DEEP=1 all go through everything.
 #include "seeded_model.hpp"
 
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "golden_models.hpp"
 #include "test_data.hpp"
@@ -18,25 +22,50 @@ using weights::Format;
 
 constexpr std::size_t kVocabulary = 512;
 
-class SeededModel : public ::testing::TestWithParam<Format> {
+/// A model of one format, written before each test and removed after it.
+class WrittenModel : public ::testing::TestWithParam<Format> {
  protected:
+  explicit WrittenModel(SeededSize size) : size_(size) {}
   void SetUp() override {
     // The process is part of the name: another run of this program would write under a mapping.
     path_ = std::filesystem::path(::testing::TempDir()) /
             ("lemma-seeded-" + std::to_string(::getpid()) + "-" +
              std::string(weights::traits(GetParam()).name) + ".gguf");
-    write_seeded_model(path_, GetParam());
+    write_seeded_model(path_, GetParam(), size_);
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
+  SeededSize size_;
   std::filesystem::path path_;
   std::vector<std::int32_t> tokens_ = seeded_tokens();
 };
 
+class SeededModel : public WrittenModel {
+ protected:
+  SeededModel() : WrittenModel(SeededSize::kFull) {}
+};
+class NarrowModel : public WrittenModel {
+ protected:
+  NarrowModel() : WrittenModel(SeededSize::kNarrow) {}
+};
+
+constexpr std::size_t kEveryday = 8;  // F32 to Q5_0, the first of the list
+
+std::vector<Format> full_formats() {
+  const char* const deep = std::getenv("LEMMA_DEEP");
+  const bool all = deep != nullptr && std::string_view(deep) == "1";
+  const auto end = all ? weights::kFormats.end() : weights::kFormats.begin() + kEveryday;
+  return {weights::kFormats.begin(), end};
+}
+
 std::string name_of(const ::testing::TestParamInfo<Format>& format) {
   return std::string(weights::traits(format.param).name);
 }
-INSTANTIATE_TEST_SUITE_P(Formats, SeededModel, ::testing::ValuesIn(weights::kFormats), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, SeededModel, ::testing::ValuesIn(full_formats()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, NarrowModel,
+                         ::testing::ValuesIn(weights::kFormats.begin() + kEveryday,
+                                             weights::kFormats.end()),
+                         name_of);
 
 double rms(std::span<const float> values) {
   double sum = 0;
@@ -52,22 +81,43 @@ constexpr double kFastBound = 0.05;
 // Without rounding only the order of sums differs.
 constexpr double kExactBound = 2e-5;
 
-TEST_P(SeededModel, StaysNearTheReferenceOnTheDequantizedWeights) {
-  GoldenRun reference = open_golden(path_, {.backend = BackendKind::kReference});
-  const std::vector<float> expected = evaluate(reference, tokens_);
-  const bool exact =
-      GetParam() == Format::kF32 || GetParam() == Format::kF16 || GetParam() == Format::kBF16;
+/// Logits of both numerics against the reference's.
+void expect_near_the_reference(const std::filesystem::path& path, Format format,
+                               const std::vector<std::int32_t>& tokens) {
+  GoldenRun reference = open_golden(path, {.backend = BackendKind::kReference});
+  const std::vector<float> expected = evaluate(reference, tokens);
+  const bool exact = weights::traits(format).block_elements == 1;
   for (const NumericsMode numerics : {NumericsMode::kFast, NumericsMode::kStrict}) {
-    GoldenRun cpu = open_golden(path_, {.numerics = numerics});
-    std::vector<float> difference = evaluate(cpu, tokens_);
+    GoldenRun cpu = open_golden(path, {.numerics = numerics});
+    std::vector<float> difference = evaluate(cpu, tokens);
     ASSERT_EQ(difference.size(), expected.size());
     for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= expected[i];
     const double error = rms(difference) / rms(expected);
     const bool strict = numerics == NumericsMode::kStrict;
-    std::printf("[ measured ] %-5s %-6s relative RMS error of the logits %.2e\n",
-                std::string(weights::traits(GetParam()).name).c_str(), strict ? "strict" : "fast",
+    std::printf("[ measured ] %-7s %-6s relative RMS error of the logits %.2e\n",
+                std::string(weights::traits(format).name).c_str(), strict ? "strict" : "fast",
                 error);
     EXPECT_LE(error, strict || exact ? kExactBound : kFastBound);
+  }
+}
+
+TEST_P(SeededModel, StaysNearTheReferenceOnTheDequantizedWeights) {
+  expect_near_the_reference(path_, GetParam(), tokens_);
+}
+
+TEST_P(NarrowModel, StaysNearTheReferenceOnTheDequantizedWeights) {
+  expect_near_the_reference(path_, GetParam(), tokens_);
+}
+
+TEST_P(NarrowModel, HasTheSameBitsHoweverItIsCut) {
+  GoldenRun one = open_golden(path_, {.threads = 1});
+  const std::vector<float> whole = evaluate(one, tokens_);
+  for (const int threads : {1, 2, 3}) {
+    GoldenRun run = open_golden(path_, {.threads = threads});
+    for (const std::uint32_t cut : {1u, 9u, 39u})
+      ASSERT_EQ(bit_difference(whole, evaluate(run, tokens_, {.cuts = {cut}}), kVocabulary), "")
+          << "cut before " << cut << ", " << threads << " threads";
+    ASSERT_EQ(bit_difference(whole, evaluate(run, tokens_, {.stepwise = true}), kVocabulary), "");
   }
 }
 

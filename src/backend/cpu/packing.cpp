@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/packing_unpacked.hpp"
 #include "base/check.hpp"
 #include "weights/formats/blocks.hpp"
 
@@ -13,34 +14,26 @@ namespace {
 
 using weights::Format;
 
-constexpr std::size_t kVector = 64;  ///< bytes: 16 rows x 4 columns
-constexpr std::size_t kSuper = 256;  ///< columns of a block of the K formats
-
-constexpr std::array kKernels = {Format::kF32,  Format::kF16,  Format::kBF16, Format::kQ8_0,
-                                 Format::kQ4_0, Format::kQ4_K, Format::kQ6_K, Format::kQ5_0};
-static_assert(kKernels.size() == kWeightKernels);
-
-template <typename T>
-void put(std::byte* at, T value) noexcept {
-  std::memcpy(at, &value, sizeof value);
-}
+// In the order of weights::Format.
+// clang-format off
+constexpr std::array kKernels = {
+    WeightKernel::kF32, WeightKernel::kF16, WeightKernel::kBF16,
+    WeightKernel::kQ8_0, WeightKernel::kQ4_0, WeightKernel::kQ4_K, WeightKernel::kQ6_K,
+    WeightKernel::kQ5_0, WeightKernel::kQ4_1, WeightKernel::kQ5_1, WeightKernel::kQ2_K,
+    WeightKernel::kQ3_K, WeightKernel::kQ5_K, WeightKernel::kQ8_K,
+    WeightKernel::kTable32, WeightKernel::kTable16,                         // IQ1_S, IQ1_M
+    WeightKernel::kTable32, WeightKernel::kTable16, WeightKernel::kTable16, // IQ2_XXS, _XS, _S
+    WeightKernel::kTable32, WeightKernel::kTable32,                         // IQ3_XXS, _S
+    WeightKernel::kFloats32, WeightKernel::kTable32,                        // IQ4_NL, _XS
+    WeightKernel::kTernary, WeightKernel::kTernary,                         // TQ1_0, TQ2_0
+    WeightKernel::kFloats32, WeightKernel::kFloats16,                       // MXFP4, NVFP4
+};
+// clang-format on
+static_assert(kKernels.size() == weights::kFormats.size());
 
 /// f16 scales of a panel whose format has one per 32 columns, rounded up to whole lines.
 constexpr std::size_t scale_bytes(std::size_t cols) noexcept {
   return (cols / kGroup * kPanelRows * 2 + 63) / 64 * 64;
-}
-
-/// Place of column `i` (0..31) of panel row `r` in a group of nibbles: which byte, which shift.
-struct NibblePlace {
-  std::size_t byte;
-  unsigned shift;
-};
-constexpr NibblePlace nibble(std::size_t r, std::size_t i) noexcept {
-  return {i % 16 / 4 * kVector + r * 4 + i % 4, i < 16 ? 0u : 4u};
-}
-
-void or_into(std::byte& byte, unsigned value) noexcept {
-  byte |= static_cast<std::byte>(value);
 }
 
 template <std::size_t Bytes>
@@ -158,19 +151,20 @@ void pack_row(Format format, const std::byte* row, std::size_t cols, std::size_t
       return pack_q6_k(row, cols, r, panel);
     case WeightKernel::kQ5_0:
       return pack_q5_0(row, cols, r, panel);
+    default:
+      return pack_unpacked_row(format, kernel_of(format), row, cols, r, panel);
   }
 }
 
 }  // namespace
 
 bool has_kernel(Format format) noexcept {
-  return std::find(kKernels.begin(), kKernels.end(), format) != kKernels.end();
+  return static_cast<std::size_t>(format) < kKernels.size();
 }
 
 WeightKernel kernel_of(Format format) noexcept {
-  const auto found = std::find(kKernels.begin(), kKernels.end(), format);
-  LEMMA_CHECK(found != kKernels.end());
-  return static_cast<WeightKernel>(found - kKernels.begin());
+  LEMMA_CHECK(has_kernel(format));
+  return kKernels[static_cast<std::size_t>(format)];
 }
 
 bool takes_int8(WeightKernel kernel) noexcept {
@@ -194,8 +188,9 @@ std::size_t panel_bytes(Format format, std::size_t cols) noexcept {
       return cols / kSuper * (64 + 2 * 128 + 32 * kVector);
     case WeightKernel::kQ6_K:
       return cols / kSuper * (64 + 256 + 48 * kVector);
+    default:
+      return unpacked_panel_bytes(kernel_of(format), cols);
   }
-  return 0;
 }
 
 void pack_panel(const weights::Matrix& matrix, std::uint64_t first_row, std::byte* panel) noexcept {

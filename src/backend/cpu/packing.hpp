@@ -4,8 +4,12 @@
 // vector load feeds 16 outputs and no sum crosses lanes. Codes and scales keep their values; only
 // their places change. Rows missing from the last panel are zero.
 //
-//   F32, F16, BF16   [K][16] elements
-//   Q8_0 ... Q6_K    drawn at their readers in kernels/project_int8.hpp
+//   F32, F16, BF16                 [K][16] elements
+//   Q8_0, Q4_0, Q4_K, Q6_K, Q5_0   drawn at their readers in kernels/project_int8.hpp
+//   the others                     drawn at their readers in kernels/project_formats.hpp
+//
+// Grid points and table entries are looked up here, once: all the IQ formats and the 4-bit floats
+// have at most 16 different values, so they become nibbles into a table.
 //
 // Pure functions; different panels may be packed by different threads.
 #pragma once

@@ -24,7 +24,7 @@ void dequantize(const std::byte* bytes, std::span<float> out) noexcept {
   }
 }
 
-void quantize(std::span<const float> in, std::byte* bytes) noexcept {
+void encode(std::span<const float> in, std::byte* bytes, const float*) noexcept {
   for (std::size_t i = 0; i < in.size(); ++i) {
     const float x = in[i] > kLargest ? kLargest : in[i] < -kLargest ? -kLargest : in[i];
     const std::uint16_t upper = base::f32_to_bf16(x);
@@ -42,6 +42,6 @@ constinit const FormatTraits kBF16Traits = {.format = Format::kBF16,
                                             .absolute_error_floor = 0x1p-134f,
                                             .largest_magnitude = kLargest,
                                             .dequantize = dequantize,
-                                            .quantize = quantize};
+                                            .encode = encode};
 
 }  // namespace lemma::weights::formats

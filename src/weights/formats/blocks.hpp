@@ -54,6 +54,168 @@ struct BlockQ6_K {
   std::uint16_t d;         ///< f16 scale of the scales
 };
 
+/// 32 nibbles, a scale and an offset: x = d * q + m.
+struct BlockQ4_1 {
+  static constexpr std::size_t kElements = 32;
+  std::uint16_t d;      ///< f16 scale
+  std::uint16_t m;      ///< f16 offset
+  std::uint8_t qs[16];  ///< as in BlockQ4_0
+};
+
+/// 32 codes of 5 bits, a scale and an offset: x = d * q + m.
+struct BlockQ5_1 {
+  static constexpr std::size_t kElements = 32;
+  std::uint16_t d;      ///< f16 scale
+  std::uint16_t m;      ///< f16 offset
+  std::uint8_t qh[4];   ///< as in BlockQ5_0
+  std::uint8_t qs[16];  ///< as in BlockQ4_0
+};
+
+/// 256 codes of 2 bits in 16 sub-blocks of 16, each with a 4-bit scale and a 4-bit minimum:
+/// x = d * scale[j] * q - dmin * min[j].
+struct BlockQ2_K {
+  static constexpr std::size_t kElements = 256;
+  std::uint8_t scales[16];  ///< scale in the low nibble, minimum in the high one
+  std::uint8_t qs[64];      ///< see q2_k.cpp
+  std::uint16_t d;          ///< f16 scale of the scales
+  std::uint16_t dmin;       ///< f16 scale of the minimums
+};
+
+/// 256 codes of 3 bits in 16 sub-blocks of 16, each with a signed 6-bit scale:
+/// x = d * scale[j] * (q - 4).
+struct BlockQ3_K {
+  static constexpr std::size_t kElements = 256;
+  std::uint8_t hmask[32];   ///< bit e / 32 of byte e % 32 is bit 2 of element e's code
+  std::uint8_t qs[64];      ///< low 2 bits, placed as in BlockQ2_K
+  std::uint8_t scales[12];  ///< 16 scales of 6 bits; see q3_k.cpp
+  std::uint16_t d;          ///< f16 scale of the scales
+};
+
+/// BlockQ4_K with codes of 5 bits.
+struct BlockQ5_K {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;          ///< f16 scale of the scales
+  std::uint16_t dmin;       ///< f16 scale of the minimums
+  std::uint8_t scales[12];  ///< as in BlockQ4_K
+  std::uint8_t qh[32];      ///< bit j of byte i is bit 4 of element i of sub-block j
+  std::uint8_t qs[128];     ///< low 4 bits, placed as in BlockQ4_K
+};
+
+/// 256 signed bytes and one f32 scale: x = d * qs[i].
+struct BlockQ8_K {
+  static constexpr std::size_t kElements = 256;
+  float d;
+  std::int8_t qs[256];
+  std::int16_t sums[16];  ///< of each 16 codes
+};
+
+/// Steps of -1, 0, 1 and a shift, 8 elements a grid point: x = d * (2 s + 1) * (g +- 1/8).
+struct BlockIQ1_S {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint8_t qs[32];  ///< low 8 bits of the grid index of elements 8 i .. 8 i + 7
+  /// For each 32 elements: 4 times the index's upper 3 bits, a 3-bit scale, the shift's sign.
+  std::uint16_t qh[8];
+};
+
+/// As BlockIQ1_S, a scale for each 16 elements and a shift for each 8.
+struct BlockIQ1_M {
+  static constexpr std::size_t kElements = 256;
+  std::uint8_t qs[32];
+  std::uint8_t qh[16];  ///< nibble i: upper 3 bits of index i, the shift's sign
+  /// Four 3-bit scales each; the upper 4 bits of the four words are the f16 scale.
+  std::uint16_t scales[4];
+};
+
+/// Magnitudes 8, 25, 43, 8 elements a grid point, and signs: x = d * (2 s + 1) / 8 * g.
+struct BlockIQ2_XXS {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  struct Part {                ///< 32 elements
+    std::uint8_t index[4];     ///< grid points
+    std::uint32_t sign_scale;  ///< 4 times 7 sign bits, then a 4-bit scale
+  } parts[8];
+};
+
+struct BlockIQ2_XS {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint16_t qs[32];    ///< 9 bits of grid index, 7 sign bits
+  std::uint8_t scales[8];  ///< 4 bits for each 16 elements
+};
+
+struct BlockIQ2_S {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint8_t qs[32];     ///< low 8 bits of the grid index
+  std::uint8_t signs[32];  ///< bit i of byte j: element 8 j + i is negative
+  std::uint8_t qh[8];      ///< upper 2 bits of four indices
+  std::uint8_t scales[8];  ///< 4 bits for each 16 elements
+};
+
+/// Magnitudes 4 .. 62, 4 elements a grid point, and signs: x = d * (2 s + 1) / 4 * g.
+struct BlockIQ3_XXS {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint8_t qs[64];          ///< grid points
+  std::uint32_t sign_scale[8];  ///< for each 32 elements, as in BlockIQ2_XXS
+};
+
+/// Magnitudes 1, 3 .. 15, 4 elements a grid point, and signs: x = d * (2 s + 1) * g.
+struct BlockIQ3_S {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint8_t qs[64];     ///< low 8 bits of the grid index
+  std::uint8_t qh[8];      ///< bit i of byte j: bit 8 of index 8 j + i
+  std::uint8_t signs[32];  ///< as in BlockIQ2_S
+  std::uint8_t scales[4];  ///< 4 bits for each 32 elements
+};
+
+/// 32 nibbles that choose from 16 unevenly spaced values: x = d * value[q].
+struct BlockIQ4_NL {
+  static constexpr std::size_t kElements = 32;
+  std::uint16_t d;      ///< f16 scale, of either sign
+  std::uint8_t qs[16];  ///< as in BlockQ4_0
+};
+
+/// IQ4_NL's values in 8 sub-blocks of 32 with signed 6-bit scales: x = d * scale[j] * value[q].
+struct BlockIQ4_XS {
+  static constexpr std::size_t kElements = 256;
+  std::uint16_t d;
+  std::uint16_t scales_h;    ///< bits 2 j, 2 j + 1: upper bits of scale j
+  std::uint8_t scales_l[4];  ///< low 4 bits of the scales
+  std::uint8_t qs[128];      ///< 16 bytes a sub-block, each as in BlockQ4_0
+};
+
+/// 256 ternary digits, five a byte, and one scale: x = d * (q - 1).
+struct BlockTQ1_0 {
+  static constexpr std::size_t kElements = 256;
+  std::uint8_t qs[48];
+  std::uint8_t qh[4];
+  std::uint16_t d;
+};
+
+/// 256 codes of 2 bits and one scale: x = d * (q - 1).
+struct BlockTQ2_0 {
+  static constexpr std::size_t kElements = 256;
+  std::uint8_t qs[64];  ///< placed as in BlockQ2_K
+  std::uint16_t d;
+};
+
+/// 32 floats of 4 bits (E2M1) and a power of two (E8M0).
+struct BlockMXFP4 {
+  static constexpr std::size_t kElements = 32;
+  std::uint8_t e;
+  std::uint8_t qs[16];  ///< as in BlockQ4_0
+};
+
+/// 64 floats of 4 bits (E2M1), a scale of 8 bits (unsigned E4M3) for each 16.
+struct BlockNVFP4 {
+  static constexpr std::size_t kElements = 64;
+  std::uint8_t d[4];
+  std::uint8_t qs[32];  ///< 8 bytes a sub-block: byte i holds its elements i (low) and i + 8
+};
+
 #pragma pack(pop)
 
 static_assert(sizeof(BlockQ8_0) == 34 && alignof(BlockQ8_0) == 1);
@@ -61,6 +223,25 @@ static_assert(sizeof(BlockQ4_0) == 18 && alignof(BlockQ4_0) == 1);
 static_assert(sizeof(BlockQ5_0) == 22 && alignof(BlockQ5_0) == 1);
 static_assert(sizeof(BlockQ4_K) == 144 && alignof(BlockQ4_K) == 1);
 static_assert(sizeof(BlockQ6_K) == 210 && alignof(BlockQ6_K) == 1);
+static_assert(sizeof(BlockQ4_1) == 20 && alignof(BlockQ4_1) == 1);
+static_assert(sizeof(BlockQ5_1) == 24 && alignof(BlockQ5_1) == 1);
+static_assert(sizeof(BlockQ2_K) == 84 && alignof(BlockQ2_K) == 1);
+static_assert(sizeof(BlockQ3_K) == 110 && alignof(BlockQ3_K) == 1);
+static_assert(sizeof(BlockQ5_K) == 176 && alignof(BlockQ5_K) == 1);
+static_assert(sizeof(BlockQ8_K) == 292 && alignof(BlockQ8_K) == 1);
+static_assert(sizeof(BlockIQ1_S) == 50 && alignof(BlockIQ1_S) == 1);
+static_assert(sizeof(BlockIQ1_M) == 56 && alignof(BlockIQ1_M) == 1);
+static_assert(sizeof(BlockIQ2_XXS) == 66 && alignof(BlockIQ2_XXS) == 1);
+static_assert(sizeof(BlockIQ2_XS) == 74 && alignof(BlockIQ2_XS) == 1);
+static_assert(sizeof(BlockIQ2_S) == 82 && alignof(BlockIQ2_S) == 1);
+static_assert(sizeof(BlockIQ3_XXS) == 98 && alignof(BlockIQ3_XXS) == 1);
+static_assert(sizeof(BlockIQ3_S) == 110 && alignof(BlockIQ3_S) == 1);
+static_assert(sizeof(BlockIQ4_NL) == 18 && alignof(BlockIQ4_NL) == 1);
+static_assert(sizeof(BlockIQ4_XS) == 136 && alignof(BlockIQ4_XS) == 1);
+static_assert(sizeof(BlockTQ1_0) == 54 && alignof(BlockTQ1_0) == 1);
+static_assert(sizeof(BlockTQ2_0) == 66 && alignof(BlockTQ2_0) == 1);
+static_assert(sizeof(BlockMXFP4) == 17 && alignof(BlockMXFP4) == 1);
+static_assert(sizeof(BlockNVFP4) == 36 && alignof(BlockNVFP4) == 1);
 
 /// The 6-bit scale and minimum of one sub-block of Q4_K.
 struct ScaleMin {

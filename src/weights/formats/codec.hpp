@@ -3,6 +3,7 @@
 // row, and the rounding of scales. Internal to weights; everybody else goes through format.hpp.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,10 @@ namespace lemma::weights::formats {
 
 extern const FormatTraits kF32Traits, kF16Traits, kBF16Traits, kI32Traits;
 extern const FormatTraits kQ8_0Traits, kQ4_0Traits, kQ5_0Traits, kQ4_KTraits, kQ6_KTraits;
+extern const FormatTraits kQ4_1Traits, kQ5_1Traits, kQ2_KTraits, kQ3_KTraits, kQ5_KTraits;
+extern const FormatTraits kQ8_KTraits, kIQ1_STraits, kIQ1_MTraits, kIQ2_XXSTraits, kIQ2_XSTraits;
+extern const FormatTraits kIQ2_STraits, kIQ3_XXSTraits, kIQ3_STraits, kIQ4_NLTraits, kIQ4_XSTraits;
+extern const FormatTraits kTQ1_0Traits, kTQ2_0Traits, kMXFP4Traits, kNVFP4Traits;
 
 /// The smallest scale that f16 can hold. It bounds what a scale's rounding costs a tiny block.
 constexpr float kSmallestScale = 0x1p-24f;
@@ -39,11 +44,31 @@ void decode_row(const std::byte* bytes, std::span<float> out) noexcept {
   }
 }
 
-template <typename Block, void (*Encode)(ConstElements<Block>, Block&) noexcept>
-void encode_row(std::span<const float> in, std::byte* bytes) noexcept {
+/// A block's importance made fit for the searches: mean 1, and no element below a thousandth of
+/// that, so that one which the calibration never saw still has a value. Numbers that are no
+/// importance (none positive, not finite) count as equal.
+inline void take_importance(std::span<const float> importance, std::span<float> out) noexcept {
+  constexpr float kLeast = 1e-3f;
+  double sum = 0;
+  for (const float v : importance) sum += v;
+  const double mean = sum / static_cast<double>(importance.size());
+  const bool usable = mean > 0 && mean < std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const float v = usable ? static_cast<float>(importance[i] / mean) : 1.f;
+    out[i] = v > kLeast ? v : kLeast;
+  }
+}
+
+/// Encodes a row block by block; Encode is given the block's importance, all ones if there is none.
+template <typename Block,
+          void (*Encode)(ConstElements<Block>, ConstElements<Block>, Block&) noexcept>
+void encode_row(std::span<const float> in, std::byte* bytes, const float* importance) noexcept {
+  std::array<float, Block::kElements> weight;
+  weight.fill(1.f);
   for (std::size_t i = 0; i + Block::kElements <= in.size(); i += Block::kElements) {
     Block block;
-    Encode(in.subspan(i).template first<Block::kElements>(), block);
+    if (importance) take_importance({importance + i, Block::kElements}, weight);
+    Encode(in.subspan(i).template first<Block::kElements>(), weight, block);
     std::memcpy(bytes, &block, sizeof block);
     bytes += sizeof block;
   }
@@ -61,6 +86,14 @@ inline std::uint16_t f16_at_least(double x) noexcept {
   std::uint16_t h = f16_nearest(x);
   // Positive f16 values order as their bit patterns do.
   while (base::f16_to_f32(h) < x && base::f16_to_f32(h) < kLargestScale) ++h;
+  return h;
+}
+
+/// The largest finite f16 that is not above `x` (-65504 where there is none).
+inline std::uint16_t f16_at_most(double x) noexcept {
+  if (x <= 0) return static_cast<std::uint16_t>(f16_at_least(-x) | 0x8000u);
+  std::uint16_t h = f16_nearest(x);
+  while (base::f16_to_f32(h) > x) --h;
   return h;
 }
 
@@ -84,11 +117,18 @@ inline double largest_magnitude_of(std::span<const float> x) noexcept {
   return a;
 }
 
-/// Whether every element of `decoded` is within `bound` of its original.
-inline bool within(std::span<const float> in, std::span<const float> decoded,
-                   double bound) noexcept {
+/// Whether `block` decodes to within `bound` times the largest magnitude of what it encodes; to
+/// within sqrt(1/w) times that where an element's importance w is below the mean, 1.
+template <typename Block, void (*Decode)(const Block&, Elements<Block>) noexcept>
+bool keeps_bound(ConstElements<Block> in, ConstElements<Block> weight, const Block& block,
+                 double bound) noexcept {
+  std::array<float, Block::kElements> decoded;
+  Decode(block, decoded);
+  const double limit = bound * largest_magnitude_of(in), limit2 = limit * limit;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (!(std::fabs(static_cast<double>(in[i]) - decoded[i]) <= bound)) return false;
+    const double error = std::fabs(static_cast<double>(in[i]) - decoded[i]);
+    if (error <= limit || weight[i] * error * error <= limit2) continue;
+    return false;
   }
   return true;
 }

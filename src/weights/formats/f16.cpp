@@ -22,7 +22,7 @@ void dequantize(const std::byte* bytes, std::span<float> out) noexcept {
   }
 }
 
-void quantize(std::span<const float> in, std::byte* bytes) noexcept {
+void encode(std::span<const float> in, std::byte* bytes, const float*) noexcept {
   for (std::size_t i = 0; i < in.size(); ++i) {
     const std::uint16_t half = f16_nearest(in[i]);
     std::memcpy(bytes + 2 * i, &half, sizeof half);
@@ -39,6 +39,6 @@ constinit const FormatTraits kF16Traits = {.format = Format::kF16,
                                            .absolute_error_floor = 0x1p-25f,
                                            .largest_magnitude = 65504.f,
                                            .dequantize = dequantize,
-                                           .quantize = quantize};
+                                           .encode = encode};
 
 }  // namespace lemma::weights::formats

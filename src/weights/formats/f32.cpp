@@ -14,7 +14,7 @@ void dequantize(const std::byte* bytes, std::span<float> out) noexcept {
   if (!out.empty()) std::memcpy(out.data(), bytes, out.size_bytes());
 }
 
-void quantize(std::span<const float> in, std::byte* bytes) noexcept {
+void encode(std::span<const float> in, std::byte* bytes, const float*) noexcept {
   if (!in.empty()) std::memcpy(bytes, in.data(), in.size_bytes());
 }
 
@@ -28,6 +28,6 @@ constinit const FormatTraits kF32Traits = {.format = Format::kF32,
                                            .absolute_error_floor = 0.f,
                                            .largest_magnitude = std::numeric_limits<float>::max(),
                                            .dequantize = dequantize,
-                                           .quantize = quantize};
+                                           .encode = encode};
 
 }  // namespace lemma::weights::formats

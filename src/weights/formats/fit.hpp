@@ -2,25 +2,30 @@
 // Least-squares search for the scale (and the minimum) of a small group of elements. Rounding makes
 // the squared error a bumpy function of the scale, so a few starting scales are tried; for the
 // codes that each one gives, the best scale and minimum follow in closed form (linear regression).
-// Used by the encoders of Q4_0, Q4_K and Q6_K. Pure; doubles, so that no finite f32 overflows.
+// Errors are weighed by the elements' importance `w`, as many positive numbers as elements. Pure;
+// doubles, so that no finite f32 overflows.
 #pragma once
 
 #include <span>
 
 namespace lemma::weights::formats {
 
-/// x ~ scale * q - min with q in [0, levels], scale >= 0 and min >= 0.
+/// x ~ scale * q - min with q in [0, levels] and scale >= 0.
 struct Affine {
   double scale = 0;
   double min = 0;
 };
-Affine fit_affine(std::span<const float> x, int levels) noexcept;
+/// The K formats store no minimum below zero: with kNotNegative the codes reach down from zero at
+/// least.
+enum class Minimum { kNotNegative, kAny };
+Affine fit_affine(std::span<const float> x, std::span<const float> w, int levels,
+                  Minimum minimum) noexcept;
 
 /// The scale (of either sign) of x ~ scale * q with q in [-levels, levels - 1].
-double fit_symmetric(std::span<const float> x, int levels) noexcept;
+double fit_symmetric(std::span<const float> x, std::span<const float> w, int levels) noexcept;
 
 /// The squared error of x against scale * q - min with each q the best code in [low, high].
-double squared_error(std::span<const float> x, double scale, double min, int low,
-                     int high) noexcept;
+double squared_error(std::span<const float> x, std::span<const float> w, double scale, double min,
+                     int low, int high) noexcept;
 
 }  // namespace lemma::weights::formats

@@ -26,6 +26,6 @@ constinit const FormatTraits kI32Traits = {.format = Format::kI32,
                                            .absolute_error_floor = 0.f,
                                            .largest_magnitude = 0x1p24f,
                                            .dequantize = dequantize,
-                                           .quantize = nullptr};
+                                           .encode = nullptr};
 
 }  // namespace lemma::weights::formats

@@ -11,8 +11,8 @@
 // q16 = 9 + 16 gives x16 = -0.5 * (25 - 16) = -4.5.
 //
 // Error: with d = a/15 rounded up to f16 (a the block's largest |x|) nothing clips and |error| <=
-// d/2 <= a/30 * (1 + 2^-10). The encoder looks for a scale of smaller squared error and keeps it
-// only if no element breaks that bound. Decoding is exact (11 + 5 significant bits).
+// d/2 <= a/30 * (1 + 2^-10). The encoder looks for a scale of smaller squared error, which may
+// cost an element up to the bound below. Decoding is exact (11 + 5 significant bits).
 #include <array>
 
 #include "weights/formats/blocks.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 using Block = BlockQ5_0;
 
-constexpr float kBound = 0.0334f;
+constexpr float kBound = 0.04f;
 
 void decode(const Block& block, Elements<Block> out) noexcept {
   const float d = base::f16_to_f32(block.d);
@@ -47,12 +47,11 @@ void encode_with(ConstElements<Block> in, std::uint16_t scale, Block& block) noe
   }
 }
 
-void encode(ConstElements<Block> in, Block& block) noexcept {
+void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
   const double a = largest_magnitude_of(in);
-  encode_with(in, f16_nearest(fit_symmetric(in, 16)), block);
-  std::array<float, Block::kElements> decoded;
-  decode(block, decoded);
-  if (!within(in, decoded, kBound * a)) encode_with(in, f16_at_least(a / 15), block);
+  encode_with(in, f16_nearest(fit_symmetric(in, weight, 16)), block);
+  if (!keeps_bound<Block, decode>(in, weight, block, kBound))
+    encode_with(in, f16_at_least(a / 15), block);
 }
 
 }  // namespace
@@ -65,6 +64,6 @@ constinit const FormatTraits kQ5_0Traits = {.format = Format::kQ5_0,
                                             .absolute_error_floor = kSmallestScale,
                                             .largest_magnitude = kLargestScale * 15,
                                             .dequantize = decode_row<Block, decode>,
-                                            .quantize = encode_row<Block, encode>};
+                                            .encode = encode_row<Block, encode>};
 
 }  // namespace lemma::weights::formats

@@ -18,27 +18,21 @@
 //
 // Error, by the plain encoding (a the block's largest |x|): each sub-block's step is its largest
 // |x| / 31, rounded up to a multiple of d = (largest step)/127 rounded up. Nothing clips, so
-// |error|
-// <= half a step <= a/62 * (1 + 1/127) and below 0.0163 a with f16 rounding. The encoder searches
-// for a smaller squared error first and falls back on the plain encoding if any element breaks the
-// bound.
-#include <algorithm>
-#include <array>
-
+// |error| <= half a step <= a/62 * (1 + 1/127), below 0.0163 a with f16 rounding. The encoder
+// searches for a smaller squared error first, which may cost an element up to the bound below; it
+// falls back on the plain encoding where one would break that.
 #include "weights/formats/blocks.hpp"
 #include "weights/formats/codec.hpp"
-#include "weights/formats/fit.hpp"
+#include "weights/formats/scaled_fit.hpp"
 
 namespace lemma::weights::formats {
 namespace {
 
 using Block = BlockQ6_K;
+using Fit = ScaledFit<UniformCodes<32>, 16, 127>;
 
-constexpr float kBound = 0.0163f;
-constexpr std::size_t kSubBlocks = 16, kSize = 16;
-constexpr int kMaxScale = 127;
-
-using Scales = std::array<std::int8_t, kSubBlocks>;
+constexpr float kBound = 0.0195f;
+constexpr std::size_t kSize = 16;
 
 /// Where the code of one element lies: its byte in ql and the shift there, its byte in qh and the
 /// shift there.
@@ -64,60 +58,21 @@ void decode(const Block& block, Elements<Block> out) noexcept {
   }
 }
 
-/// Writes the codes for scales that are decided. block.d is set already.
-void encode_codes(ConstElements<Block> in, const Scales& scales, Block& block) noexcept {
-  const double d = base::f16_to_f32(block.d);
-  std::copy(scales.begin(), scales.end(), block.scales);
-  std::fill(std::begin(block.ql), std::end(block.ql), std::uint8_t{0});
-  std::fill(std::begin(block.qh), std::end(block.qh), std::uint8_t{0});
+void pack(const Fit& fit, ConstElements<Block> in, Block& block) noexcept {
+  block = {};
+  block.d = fit.d;
+  std::copy(fit.scales.begin(), fit.scales.end(), block.scales);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const double scale = d * scales[i / kSize];
-    const int q = int_code(in[i], scale != 0 ? 1 / scale : 0, -32, 31) + 32;
+    const int q = fit.value(in[i], i / kSize) + 32;
     const Place p = place(i);
     block.ql[p.ql] |= static_cast<std::uint8_t>((q & 15) << p.ql_shift);
     block.qh[p.qh] |= static_cast<std::uint8_t>(q >> 4 << p.qh_shift);
   }
 }
 
-/// The encoding that the error bound is argued for.
-void encode_plain(ConstElements<Block> in, Block& block) noexcept {
-  block.d = f16_at_least(largest_magnitude_of(in) / 31 / kMaxScale);
-  const double d = base::f16_to_f32(block.d);
-  Scales scales{};
-  for (std::size_t j = 0; j < kSubBlocks && d > 0; ++j) {
-    const double step = largest_magnitude_of(in.subspan(j * kSize, kSize)) / 31;
-    scales[j] = static_cast<std::int8_t>(std::min(std::ceil(step / d), double{kMaxScale}));
-  }
-  encode_codes(in, scales, block);
-}
-
-void encode_searched(ConstElements<Block> in, Block& block) noexcept {
-  std::array<double, kSubBlocks> fits;
-  double largest = 0;
-  for (std::size_t j = 0; j < kSubBlocks; ++j) {
-    fits[j] = fit_symmetric(in.subspan(j * kSize, kSize), 32);
-    largest = std::max(largest, std::fabs(fits[j]));
-  }
-  block.d = f16_nearest(largest / kMaxScale);
-  const double d = base::f16_to_f32(block.d);
-  Scales scales{};
-  for (std::size_t j = 0; j < kSubBlocks; ++j) {
-    const auto x = in.subspan(j * kSize, kSize);
-    const int nearest = int_code(fits[j], d > 0 ? 1 / d : 0, -kMaxScale, kMaxScale);
-    double best_error = std::numeric_limits<double>::infinity();
-    for (int s = std::max(-128, nearest - 1); s <= std::min(kMaxScale, nearest + 1); ++s) {
-      const double error = squared_error(x, d * s, 0, -32, 31);
-      if (error < best_error) scales[j] = static_cast<std::int8_t>(s), best_error = error;
-    }
-  }
-  encode_codes(in, scales, block);
-}
-
-void encode(ConstElements<Block> in, Block& block) noexcept {
-  encode_searched(in, block);
-  std::array<float, Block::kElements> decoded;
-  decode(block, decoded);
-  if (!within(in, decoded, kBound * largest_magnitude_of(in))) encode_plain(in, block);
+void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
+  pack(Fit::searched(in, weight), in, block);
+  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) pack(Fit::plain(in), in, block);
 }
 
 }  // namespace
@@ -128,8 +83,8 @@ constinit const FormatTraits kQ6_KTraits = {.format = Format::kQ6_K,
                                             .block_bytes = sizeof(Block),
                                             .relative_error_bound = kBound,
                                             .absolute_error_floor = kSmallestScale,
-                                            .largest_magnitude = kLargestScale * kMaxScale * 31,
+                                            .largest_magnitude = kLargestScale * 127 * 31,
                                             .dequantize = decode_row<Block, decode>,
-                                            .quantize = encode_row<Block, encode>};
+                                            .encode = encode_row<Block, encode>};
 
 }  // namespace lemma::weights::formats

@@ -23,7 +23,7 @@ void decode(const Block& block, Elements<Block> out) noexcept {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = d * static_cast<float>(block.qs[i]);
 }
 
-void encode(ConstElements<Block> in, Block& block) noexcept {
+void encode(ConstElements<Block> in, ConstElements<Block>, Block& block) noexcept {
   block.d = f16_at_least(largest_magnitude_of(in) / 127);
   const double d = base::f16_to_f32(block.d);
   const double inverse = d > 0 ? 1 / d : 0;
@@ -42,6 +42,6 @@ constinit const FormatTraits kQ8_0Traits = {.format = Format::kQ8_0,
                                             .absolute_error_floor = kSmallestScale,
                                             .largest_magnitude = kLargestScale * 127,
                                             .dequantize = decode_row<Block, decode>,
-                                            .quantize = encode_row<Block, encode>};
+                                            .encode = encode_row<Block, encode>};
 
 }  // namespace lemma::weights::formats

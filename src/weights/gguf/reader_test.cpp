@@ -347,12 +347,12 @@ TEST(GgufReader, RefusesTensorsThatOverlap) {
 
 TEST(GgufReader, NamesATypeThatItKnowsButCannotRead) {
   RawFile(1, 0)
-      .tensor("blk.0.w", {256}, 13, 0)
+      .tensor("blk.0.w", {256}, 9, 0)
       .data(256)
       .expect(kUnsupported,
-              "tensor 'blk.0.w': type Q5_K is not supported (F32, F16, BF16, Q8_0, "
-              "Q4_0, Q4_K, Q6_K and Q5_0 are)");
-  RawFile(1, 0).tensor("w", {256}, 16, 0).data(256).expect(kUnsupported, "type IQ2_XXS is not");
+              "tensor 'blk.0.w': type Q8_1 is not supported (F32, F16, BF16, Q8_0, "
+              "Q4_0, Q4_K, Q6_K, Q5_0, ");
+  RawFile(1, 0).tensor("w", {256}, 41, 0).data(256).expect(kUnsupported, "type Q1_0 is not");
 }
 
 TEST(GgufReader, RefusesATypeThatNobodyKnows) {

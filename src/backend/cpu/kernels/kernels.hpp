@@ -15,9 +15,18 @@
 
 namespace lemma::cpu {
 
-/// The weight formats that have kernels, in the order of weights::Format.
-enum class WeightKernel : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0 };
-inline constexpr std::size_t kWeightKernels = 8;
+/// The layouts of packed weights that have kernels. Most are one format's; packing.hpp says which
+/// formats share the others.
+enum class WeightKernel : std::uint8_t {
+  // clang-format off
+  kF32, kF16, kBF16,
+  kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0, kQ4_1, kQ5_1, kQ2_K, kQ3_K, kQ5_K, kQ8_K,
+  kTernary,                ///< 2-bit codes, one scale in 256 columns
+  kTable32, kTable16,      ///< nibbles into a table, a small scale for 32 or 16 of 256 columns
+  kFloats32, kFloats16,    ///< nibbles into a table, an f32 scale for 32 or 16 columns
+  // clang-format on
+};
+inline constexpr std::size_t kWeightKernels = 19;
 /// Token classes, in the order of state::TokenClass.
 inline constexpr std::size_t kTokenClasses = 2;
 

@@ -42,6 +42,9 @@ struct Simd {
   static F load_f16(const std::byte* at) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
+  static F load_f32(const std::byte* at) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(at));
+  }
   static F load_u8(const std::byte* at) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes(at)));
   }
@@ -66,8 +69,16 @@ struct Simd {
     if constexpr (Shift == 0) return _mm256_and_si256(x, mask);
     return _mm256_and_si256(_mm256_srli_epi16(x, Shift), mask);
   }
-  static I shift_up4(I x) { return _mm256_slli_epi16(x, 4); }
+  template <int Shift>
+  static I shift_up(I x) {
+    return _mm256_slli_epi16(x, Shift);
+  }
   static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
+  using Table = __m256i;
+  static Table table(const std::byte* at) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+  static I lookup(Table t, I x) { return _mm256_shuffle_epi8(t, x); }
 
   static constexpr int kSignedOffsetShift = -1;
   /// Products are added in pairs with saturation at 16 bits: 2 * 127 * 127 = 32258 stays below.

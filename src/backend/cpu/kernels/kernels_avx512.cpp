@@ -47,6 +47,7 @@ struct Simd {
   static F load_f16(const std::byte* at) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   }
+  static F load_f32(const std::byte* at) { return _mm512_loadu_ps(at); }
   static F load_u8(const std::byte* at) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(at)));
   }
@@ -73,8 +74,18 @@ struct Simd {
     if constexpr (Shift == 0) return _mm512_and_si512(x, mask);
     return _mm512_and_si512(_mm512_srli_epi16(x, Shift), mask);
   }
-  static I shift_up4(I x) { return _mm512_slli_epi16(x, 4); }
+  template <int Shift>
+  static I shift_up(I x) {
+    return _mm512_slli_epi16(x, Shift);
+  }
   static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
+  using Table = __m512i;
+  /// The top bits are flipped here, once, instead of in every vector of codes.
+  static Table table(const std::byte* at) {
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    return _mm512_broadcast_i32x4(_mm_xor_si128(values, _mm_set1_epi8(-128)));
+  }
+  static I lookup(Table t, I x) { return _mm512_shuffle_epi8(t, x); }
 
   static constexpr int kSignedOffsetShift = 7;
   static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }

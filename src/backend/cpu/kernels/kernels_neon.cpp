@@ -39,6 +39,11 @@ struct Simd {
     __builtin_memcpy(&bits, at, 8);
     return vcvt_f32_f16(vreinterpret_f16_u16(bits));
   }
+  static F load_f32(const std::byte* at) {
+    F x;
+    __builtin_memcpy(&x, at, 16);
+    return x;
+  }
   static F load_u8(const std::byte* at) {
     const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(four(at)));
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
@@ -65,8 +70,18 @@ struct Simd {
     else
       return vreinterpretq_s32_u8(vandq_u8(vshrq_n_u8(bytes, Shift), mask));
   }
-  static I shift_up4(I x) { return vreinterpretq_s32_u8(vshlq_n_u8(vreinterpretq_u8_s32(x), 4)); }
+  template <int Shift>
+  static I shift_up(I x) {
+    return vreinterpretq_s32_u8(vshlq_n_u8(vreinterpretq_u8_s32(x), Shift));
+  }
   static I bit_or(I a, I b) { return vorrq_s32(a, b); }
+  using Table = int8x16_t;
+  static Table table(const std::byte* at) {
+    return vld1q_s8(reinterpret_cast<const std::int8_t*>(at));
+  }
+  static I lookup(Table t, I x) {
+    return vreinterpretq_s32_s8(vqtbl1q_s8(t, vreinterpretq_u8_s32(x)));
+  }
 
   static constexpr int kSignedOffsetShift = -1;
   static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }  // 0..127 are signed too

@@ -36,6 +36,11 @@ struct Simd {
     __builtin_memcpy(&bits, at, 2);
     return widen(bits);
   }
+  static F load_f32(const std::byte* at) {
+    F x;
+    __builtin_memcpy(&x, at, 4);
+    return x;
+  }
   static F load_u8(const std::byte* at) {
     return static_cast<float>(static_cast<std::uint8_t>(*at));
   }
@@ -63,10 +68,28 @@ struct Simd {
     constexpr std::uint32_t kMask = ((1u << Count) - 1u) * 0x01010101u;
     return static_cast<I>(static_cast<std::uint32_t>(x) >> Shift & kMask);
   }
-  static I shift_up4(I x) {  ///< every byte, below 16, times 16
-    return static_cast<I>(static_cast<std::uint32_t>(x) << 4);
+  template <int Shift>
+  static I shift_up(I x) {  ///< every byte times 2^Shift, which still fits
+    return static_cast<I>(static_cast<std::uint32_t>(x) << Shift);
   }
   static I bit_or(I a, I b) { return a | b; }
+  struct Table {  ///< 16 signed values, prepared for lookup
+    std::int8_t values[16];
+  };
+  static Table table(const std::byte* at) {
+    Table t;
+    __builtin_memcpy(t.values, at, 16);
+    return t;
+  }
+  /// The value of every byte's code (0..15), prepared for dot_signed as by signed_codes.
+  static I lookup(const Table& t, I x) {
+    std::uint8_t code[4];
+    __builtin_memcpy(code, &x, 4);
+    const std::int8_t value[4] = {t.values[code[0]], t.values[code[1]], t.values[code[2]],
+                                  t.values[code[3]]};
+    __builtin_memcpy(&x, value, 4);
+    return x;
+  }
 
   /// Per lane: sum + the dot product of 4 weights and 4 activations. dot_unsigned takes weights in
   /// 0..127. dot_signed may be off by (sum of the activations) << kSignedOffsetShift; -1: exact.

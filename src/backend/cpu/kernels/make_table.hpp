@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels/attention.hpp"
 #include "backend/cpu/kernels/kernels.hpp"
 #include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/project_formats.hpp"
 #include "backend/cpu/kernels/project_int8.hpp"
 #include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
@@ -19,14 +20,28 @@ template <typename Simd>
 constexpr KernelTable make_table(const char* name) {
   return KernelTable{
       .name = name,
-      .project = {{project_floats<Simd, float>, project_floats<Simd, float>},
-                  {project_floats<Simd, F16>, project_floats<Simd, F16>},
-                  {project_floats<Simd, BF16>, project_floats<Simd, BF16>},
-                  {project_int8<Simd, PanelQ8_0<Simd>>, project_int8<Simd, PanelQ8_0<Simd>>},
-                  {project_int8<Simd, PanelQ4_0<Simd>>, project_int8<Simd, PanelQ4_0<Simd>>},
-                  {project_int8<Simd, PanelQ4_K<Simd>>, project_int8<Simd, PanelQ4_K<Simd>>},
-                  {project_int8<Simd, PanelQ6_K<Simd>>, project_int8<Simd, PanelQ6_K<Simd>>},
-                  {project_int8<Simd, PanelQ5_0<Simd>>, project_int8<Simd, PanelQ5_0<Simd>>}},
+      .project =
+          {{project_floats<Simd, float>, project_floats<Simd, float>},
+           {project_floats<Simd, F16>, project_floats<Simd, F16>},
+           {project_floats<Simd, BF16>, project_floats<Simd, BF16>},
+           {project_int8<Simd, PanelQ8_0<Simd>>, project_int8<Simd, PanelQ8_0<Simd>>},
+           {project_int8<Simd, PanelQ4_0<Simd>>, project_int8<Simd, PanelQ4_0<Simd>>},
+           {project_int8<Simd, PanelQ4_K<Simd>>, project_int8<Simd, PanelQ4_K<Simd>>},
+           {project_int8<Simd, PanelQ6_K<Simd>>, project_int8<Simd, PanelQ6_K<Simd>>},
+           {project_int8<Simd, PanelQ5_0<Simd>>, project_int8<Simd, PanelQ5_0<Simd>>},
+           {project_int8<Simd, PanelOffset<Simd, false>>,
+            project_int8<Simd, PanelOffset<Simd, false>>},
+           {project_int8<Simd, PanelOffset<Simd, true>>,
+            project_int8<Simd, PanelOffset<Simd, true>>},
+           {project_int8<Simd, PanelQ2_K<Simd>>, project_int8<Simd, PanelQ2_K<Simd>>},
+           {project_int8<Simd, PanelQ3_K<Simd>>, project_int8<Simd, PanelQ3_K<Simd>>},
+           {project_int8<Simd, PanelQ5_K<Simd>>, project_int8<Simd, PanelQ5_K<Simd>>},
+           {project_int8<Simd, PanelQ8_K<Simd>>, project_int8<Simd, PanelQ8_K<Simd>>},
+           {project_int8<Simd, PanelTernary<Simd>>, project_int8<Simd, PanelTernary<Simd>>},
+           {project_int8<Simd, PanelTable<Simd, 1>>, project_int8<Simd, PanelTable<Simd, 1>>},
+           {project_int8<Simd, PanelTable<Simd, 2>>, project_int8<Simd, PanelTable<Simd, 2>>},
+           {project_int8<Simd, PanelFloats<Simd, 1>>, project_int8<Simd, PanelFloats<Simd, 1>>},
+           {project_int8<Simd, PanelFloats<Simd, 2>>, project_int8<Simd, PanelFloats<Simd, 2>>}},
       .product = product<Simd>,
       .quantize = quantize<Simd>,
       .scores = scores<Simd>,

@@ -93,8 +93,9 @@ struct PanelQ5_0 {
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const std::byte* const at = codes + g * kGroupBytes + v * 4 * Simd::kLanes;
-    return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
-                        Simd::shift_up4(Simd::template bits<1, Q>(Simd::codes(at + 256))));
+    return Simd::bit_or(
+        Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
+        Simd::template shift_up<4>(Simd::template bits<1, Q>(Simd::codes(at + 256))));
   }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_unsigned(sum, w, a);
@@ -130,7 +131,7 @@ struct PanelQ4_K {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + 64 + g % 8 * 16 + v * Simd::kLanes));
   }
-  typename Simd::F minimum(std::size_t g, std::size_t v) const {
+  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + 192 + g % 8 * 16 + v * Simd::kLanes));
   }
@@ -161,7 +162,7 @@ struct PanelQ6_K {
     const typename Simd::I high =
         Simd::codes(block(g) + kHigh + g % 8 * 128 + Q / 4 * kVectorBytes + at);
     return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(low),
-                        Simd::shift_up4(Simd::template bits<2, Q % 4 * 2>(high)));
+                        Simd::template shift_up<4>(Simd::template bits<2, Q % 4 * 2>(high)));
   }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_unsigned(sum, w, a);
@@ -202,6 +203,24 @@ void add_quad(const Panel& panel, std::size_t g, const TileRows<Simd, R>& rows,
     LEMMA_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
       dots[r][v] = Panel::dot(dots[r][v], w, Simd::splat4(rows.codes[r] + g * kGroup + Q * kQuad));
+    }
+  }
+}
+
+/// Subtracts a part's minimum times the sum of its activations.
+template <typename Simd, typename Panel, std::size_t R, std::size_t Part>
+void subtract_minimum(const Panel& panel, std::size_t g, const TileRows<Simd, R>& rows,
+                      typename Simd::F (&sum)[R][kPanelRows / Simd::kLanes]) {
+  LEMMA_UNROLL
+  for (std::size_t v = 0; v < kPanelRows / Simd::kLanes; ++v) {
+    const typename Simd::F minimum = panel.minimum(g, Part, v);
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      float activations = rows.scaled_sums[r][g];
+      if constexpr (Panel::kParts == 2) {
+        activations = rows.scales[r][g] * static_cast<float>(rows.sums[r][g * 3 + 1 + Part]);
+      }
+      sum[r][v] = Simd::fnma(minimum, Simd::set(activations), sum[r][v]);
     }
   }
 }
@@ -262,14 +281,8 @@ void int8_tile(const ProjectJob& job, const std::byte* bytes, std::size_t row, s
     add_part<Simd, Panel, R, 0>(panel, g, rows, sum);
     if constexpr (Panel::kParts == 2) add_part<Simd, Panel, R, 1>(panel, g, rows, sum);
     if constexpr (Panel::kMinimum) {
-      LEMMA_UNROLL
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        const typename Simd::F minimum = panel.minimum(g, v);
-        LEMMA_UNROLL
-        for (std::size_t r = 0; r < R; ++r) {
-          sum[r][v] = Simd::fnma(minimum, Simd::set(rows.scaled_sums[r][g]), sum[r][v]);
-        }
-      }
+      subtract_minimum<Simd, Panel, R, 0>(panel, g, rows, sum);
+      if constexpr (Panel::kParts == 2) subtract_minimum<Simd, Panel, R, 1>(panel, g, rows, sum);
     }
   }
   LEMMA_UNROLL

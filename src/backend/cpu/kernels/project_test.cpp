@@ -52,6 +52,11 @@ double rounding(Format format, std::size_t cols, double magnitude) {
   return steps * 0x1p-24 * magnitude + 1e-36;
 }
 
+bool has_minimum(Format format) {
+  return format == Format::kQ4_K || format == Format::kQ4_1 || format == Format::kQ5_1 ||
+         format == Format::kQ2_K || format == Format::kQ5_K;
+}
+
 struct Shape {
   std::size_t outputs, cols;
 };
@@ -85,8 +90,8 @@ TEST_P(ProjectTest, AgreesWithTheSumInF64ForEveryFormatShapeAndAlignment) {
               want += term;
               magnitude += std::fabs(term);
             }
-            // Q4_K adds scale * q and subtracts a minimum: its terms are larger than their sum.
-            if (format == Format::kQ4_K) magnitude *= 8;
+            // Adding scale * q and subtracting a minimum: the terms are larger than their sum.
+            if (has_minimum(format)) magnitude *= 8;
             ASSERT_NEAR(out[r * shape.outputs + o], want, rounding(format, shape.cols, magnitude))
                 << weights::traits(format).name << " " << shape.outputs << "x" << shape.cols
                 << " row " << r << " output " << o << " shift " << shift;

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Readers of the packed panels of the formats beyond project_int8.hpp's own, for its tile. Codes of
+// 16 outputs x 4 columns are 64 bytes; a group of 32 columns has eight such quads, of which several
+// share the bits of a byte:
+//
+//   pairs     [2][16][4] bytes: bits 2 q, 2 q + 1 of vector h hold quad 4 h + q
+//   bits      [16][4] bytes: bit q holds quad q
+//   nibbles   [4][16][4] bytes: vector q holds quad q (low) and quad q + 4 (high)
+#pragma once
+
+#include "backend/cpu/kernels/project_int8.hpp"
+
+namespace lemma::cpu {
+
+inline constexpr std::size_t kPairBytes = 128, kBitBytes = 64, kNibbleBytes = 256;
+
+template <typename Simd, std::size_t Q>
+typename Simd::I quad_of_pairs(const std::byte* group, std::size_t v) {
+  return Simd::template bits<2, Q % 4 * 2>(
+      Simd::codes(group + Q / 4 * kVectorBytes + v * 4 * Simd::kLanes));
+}
+
+template <typename Simd, std::size_t Q>
+typename Simd::I quad_of_bits(const std::byte* group, std::size_t v) {
+  return Simd::template bits<1, Q>(Simd::codes(group + v * 4 * Simd::kLanes));
+}
+
+template <typename Simd, std::size_t Q>
+typename Simd::I quad_of_nibbles(const std::byte* group, std::size_t v) {
+  return Simd::template bits<4, Q / 4 * 4>(
+      Simd::codes(group + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes));
+}
+
+/// What the readers of unsigned codes share.
+template <typename Simd, std::size_t Parts, int OffsetShift, bool Minimum>
+struct UnsignedCodes {
+  static constexpr std::size_t kParts = Parts;
+  static constexpr int kOffsetShift = OffsetShift;
+  static constexpr bool kMinimum = Minimum;
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+};
+
+/// Q4_1, Q5_1 (`High`), per 32 columns: [16] f16 d, [16] f16 -m, nibbles, bits in Q5_1.
+template <typename Simd, bool High>
+struct PanelOffset : UnsignedCodes<Simd, 1, -1, true> {
+  static constexpr std::size_t kCodes = 64;
+  static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes + (High ? kBitBytes : 0);
+  const std::byte* panel;
+
+  PanelOffset(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(panel + g * kGroupBytes); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    const std::byte* const group = panel + g * kGroupBytes + kCodes;
+    const typename Simd::I low = quad_of_nibbles<Simd, Q>(group, v);
+    if constexpr (!High) return low;
+    return Simd::bit_or(low,
+                        Simd::template shift_up<4>(quad_of_bits<Simd, Q>(group + kNibbleBytes, v)));
+  }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::load_f16(panel + g * kGroupBytes + v * 2 * Simd::kLanes);
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::load_f16(panel + g * kGroupBytes + 32 + v * 2 * Simd::kLanes);
+  }
+};
+
+/// Q2_K, per 256 columns: [16] f16 d, [16] f16 dmin, [16][16] u8 scales, [16][16] u8 minimums, then
+/// the pairs of 8 groups.
+template <typename Simd>
+struct PanelQ2_K : UnsignedCodes<Simd, 2, -1, true> {
+  static constexpr std::size_t kScales = 64, kMinimums = kScales + 256, kCodes = kMinimums + 256;
+  static constexpr std::size_t kBlock = kCodes + 8 * kPairBytes;
+  const std::byte* panel;
+
+  PanelQ2_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return quad_of_pairs<Simd, Q>(group(g), v);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::mul(
+        Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+        Simd::load_u8(block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::mul(
+        Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
+        Simd::load_u8(block(g) + kMinimums + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  }
+};
+
+/// Q3_K, per 256 columns: [16] f16 d, padded to 64 bytes, [16][16] i8 scales, then for each of 8
+/// groups pairs (low 2 bits) and bits.
+template <typename Simd>
+struct PanelQ3_K : UnsignedCodes<Simd, 2, 2, false> {  // codes stand for q - 4
+  static constexpr std::size_t kScales = 64, kCodes = kScales + 256;
+  static constexpr std::size_t kGroupBytes = kPairBytes + kBitBytes;
+  static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
+  const std::byte* panel;
+
+  PanelQ3_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::bit_or(
+        quad_of_pairs<Simd, Q>(group(g), v),
+        Simd::template shift_up<2>(quad_of_bits<Simd, Q>(group(g) + kPairBytes, v)));
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::mul(
+        Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+        Simd::load_s8(block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  }
+};
+
+/// Q5_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
+/// for each of 8 groups nibbles (low 4 bits) and bits.
+template <typename Simd>
+struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
+  static constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
+  static constexpr std::size_t kGroupBytes = kNibbleBytes + kBitBytes;
+  static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
+  const std::byte* panel;
+
+  PanelQ5_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::bit_or(
+        quad_of_nibbles<Simd, Q>(group(g), v),
+        Simd::template shift_up<4>(quad_of_bits<Simd, Q>(group(g) + kNibbleBytes, v)));
+  }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+                     Simd::load_u8(block(g) + kScales + g % 8 * 16 + v * Simd::kLanes));
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
+                     Simd::load_u8(block(g) + kMinimums + g % 8 * 16 + v * Simd::kLanes));
+  }
+};
+
+/// TQ1_0, TQ2_0, per 256 columns: [16] f16 d, padded to 64 bytes, then the pairs of 8 groups.
+template <typename Simd>
+struct PanelTernary : UnsignedCodes<Simd, 1, 0, false> {  // codes stand for q - 1
+  static constexpr std::size_t kCodes = 64, kBlock = kCodes + 8 * kPairBytes;
+  const std::byte* panel;
+
+  PanelTernary(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kPairBytes>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return quad_of_pairs<Simd, Q>(group(g), v);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::load_f16(block(g) + v * 2 * Simd::kLanes);
+  }
+};
+
+/// What the readers of signed codes share.
+template <typename Simd, std::size_t Parts>
+struct SignedCodes {
+  static constexpr std::size_t kParts = Parts;
+  static constexpr int kOffsetShift = Simd::kSignedOffsetShift;
+  static constexpr bool kMinimum = false;
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_signed(sum, w, a);
+  }
+};
+
+/// Q8_K, per 256 columns: [16] f32 d, then [8][8][16][4] codes.
+template <typename Simd>
+struct PanelQ8_K : SignedCodes<Simd, 1> {
+  static constexpr std::size_t kCodes = 64, kGroupBytes = 512, kBlock = kCodes + 8 * kGroupBytes;
+  const std::byte* panel;
+
+  PanelQ8_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::signed_codes(group(g) + Q * kVectorBytes + v * 4 * Simd::kLanes);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::load_f32(block(g) + v * 4 * Simd::kLanes);
+  }
+};
+
+/// The IQ formats of super-blocks: [16] i8 table of values, padded to 64 bytes; per 256 columns
+/// [16] f32 d, [8 * Parts][16] i8 scales, then the nibbles of 8 groups.
+template <typename Simd, std::size_t Parts>
+struct PanelTable : SignedCodes<Simd, Parts> {
+  static constexpr std::size_t kHeader = 64, kScales = 64, kCodes = kScales + 128 * Parts;
+  static constexpr std::size_t kBlock = kCodes + 8 * kNibbleBytes;
+  typename Simd::Table table;
+  const std::byte* panel;
+
+  PanelTable(const std::byte* bytes, std::size_t)
+      : table(Simd::table(bytes)), panel(bytes + kHeader) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kNibbleBytes; }
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::mul(
+        Simd::load_f32(block(g) + v * 4 * Simd::kLanes),
+        Simd::load_s8(block(g) + kScales + (g % 8 * Parts + part) * 16 + v * Simd::kLanes));
+  }
+};
+
+/// IQ4_NL and MXFP4 (one part), NVFP4 (two): the table as above; per 32 columns [Parts][16] f32
+/// scales, then nibbles.
+template <typename Simd, std::size_t Parts>
+struct PanelFloats : SignedCodes<Simd, Parts> {
+  static constexpr std::size_t kHeader = 64, kCodes = 64 * Parts;
+  static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes;
+  typename Simd::Table table;
+  const std::byte* panel;
+
+  PanelFloats(const std::byte* bytes, std::size_t)
+      : table(Simd::table(bytes)), panel(bytes + kHeader) {}
+  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(panel + g * kGroupBytes); }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(panel + g * kGroupBytes + kCodes, v));
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::load_f32(panel + g * kGroupBytes + part * 64 + v * 4 * Simd::kLanes);
+  }
+};
+
+}  // namespace lemma::cpu
