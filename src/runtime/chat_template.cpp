@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening the chat template of a model: the one part of lemma::ChatTemplate that reads files.
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/raise.hpp"
+#include "lemma/chat.hpp"
+#include "runtime/loaded_model.hpp"
+#include "text/tokenizer.hpp"
+#include "weights/checkpoint.hpp"
+
+namespace lemma {
+namespace {
+
+constexpr std::uintmax_t kLargestTemplate = 16u << 20;
+
+std::string read_template(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) base::raise(ErrorKind::kNotFound, "no such file");
+  if (size > kLargestTemplate)
+    base::raise(ErrorKind::kBadFile, "a template of {} bytes, expected at most {}", size,
+                kLargestTemplate);
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!file || text.size() != size) base::raise(ErrorKind::kIo, "cannot be read");
+  return text;
+}
+
+}  // namespace
+
+ChatTemplate ChatTemplate::open(const std::filesystem::path& path) {
+  return runtime::with_path(path, [&] {
+    if (path.extension() == ".jinja") return parse(read_template(path));
+    const auto checkpoint = weights::open_checkpoint(path);
+    const weights::Metadata& metadata = checkpoint->metadata();
+    if (!metadata.has("tokenizer.chat_template"))
+      base::raise(ErrorKind::kNotFound, "the model has no chat template");
+    const auto tokenizer = text::Tokenizer::from_metadata(metadata);
+    const auto spelling = [&](std::optional<text::TokenId> id) {
+      return id ? std::string(tokenizer->token_text(*id)) : std::string();
+    };
+    return parse(metadata.string("tokenizer.chat_template"), spelling(tokenizer->bos()),
+                 spelling(tokenizer->eos()));
+  });
+}
+
+}  // namespace lemma
