@@ -8,6 +8,7 @@
 namespace lemma::cli {
 
 int run(const RunOptions& options);
+int render(const RenderOptions& options);
 int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);
 int logits(const LogitsOptions& options);

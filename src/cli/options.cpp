@@ -17,6 +17,7 @@ struct Subcommand {
 };
 constexpr Subcommand kSubcommands[] = {
     {"run", "continue a prompt", parse_run},
+    {"render", "a conversation as its prompt", parse_render},
     {"tokenize", "token ids of a text", parse_tokenize},
     {"detokenize", "text of token ids", parse_detokenize},
     {"logits", "logits of known tokens, to a file", parse_logits},

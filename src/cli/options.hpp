@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "lemma/chat.hpp"
 #include "lemma/engine.hpp"
 
 namespace lemma::cli {
@@ -50,6 +51,12 @@ struct TokenizeOptions {
   std::filesystem::path model;
   TextArgument text;
   bool add_special = true, parse_special = false, json = false;
+};
+
+struct RenderOptions {
+  std::filesystem::path model;  ///< or a .jinja file
+  std::filesystem::path input;  ///< a JSON object; "-": standard input
+  std::optional<ChatTime> now{};
 };
 
 struct DetokenizeOptions {
@@ -116,9 +123,9 @@ struct ExplainOptions {
   std::optional<std::filesystem::path> html{};
 };
 
-using Command =
-    std::variant<RunOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions, ShowOptions,
-                 CheckOptions, BenchOptions, EvalOptions, CaptureOptions, ExplainOptions>;
+using Command = std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions,
+                             LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
+                             CaptureOptions, ExplainOptions>;
 
 /// A command to carry out, with notes for stderr as its text; or, without one, a text to print and
 /// the status to exit with: on stdout where that is 0 (help that was asked for), else on stderr.

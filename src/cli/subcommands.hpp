@@ -10,6 +10,7 @@ namespace lemma::cli {
 
 CommandLine parse_run(Arguments arguments);
 CommandLine parse_explain(Arguments arguments);
+CommandLine parse_render(Arguments arguments);
 CommandLine parse_tokenize(Arguments arguments);
 CommandLine parse_detokenize(Arguments arguments);
 CommandLine parse_logits(Arguments arguments);
