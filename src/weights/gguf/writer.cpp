@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/gguf/writer.hpp"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "base/raise.hpp"
+#include "weights/gguf/partial_file.hpp"
 #include "weights/gguf/types.hpp"
 
 namespace lemma::weights::gguf {
@@ -135,48 +133,6 @@ std::uint64_t checked_size(const std::string& name, Format format,
   return elements / t.block_elements * t.block_bytes;
 }
 
-/// A file that is written under a passing name. Gone again unless it was published.
-class PartialFile {
- public:
-  explicit PartialFile(const std::filesystem::path& path)
-      : path_(path), partial_(path.string() + fmt::format(".partial-{}", ::getpid())) {
-    fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail("create");
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-  ~PartialFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!published_) ::unlink(partial_.c_str());
-  }
-
-  void append(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write");
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  void publish() {
-    if (::fsync(fd_) != 0) fail("write");
-    if (::close(std::exchange(fd_, -1)) != 0) fail("close");
-    if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename");
-    published_ = true;
-  }
-
- private:
-  [[noreturn]] void fail(std::string_view action) const {
-    raise(ErrorKind::kIo, "{}: cannot {} it: {}", partial_.string(), action,
-          std::generic_category().message(errno));
-  }
-
-  std::filesystem::path path_, partial_;
-  int fd_ = -1;
-  bool published_ = false;
-};
-
 template <typename T>
 std::vector<std::int64_t> widened(const std::vector<T>& values) {
   return {values.begin(), values.end()};
@@ -234,22 +190,22 @@ void Writer::add_tensor(std::string name, Format format, std::vector<std::uint64
     raise(ErrorKind::kUsage, "tensor '{}': expected {} bytes for its shape, found {}", name, size,
           bytes.size());
   }
-  add_tensor(Tensor{std::move(name), format, std::move(shape), size, nullptr, bytes});
+  add_tensor(std::move(name), format, std::move(shape), [bytes](const Sink& sink) { sink(bytes); });
 }
 
 void Writer::add_tensor(std::string name, Format format, std::vector<std::uint64_t> shape,
                         std::function<std::vector<std::byte>()> make) {
-  const std::uint64_t size = checked_size(name, format, shape);
-  add_tensor(Tensor{std::move(name), format, std::move(shape), size, std::move(make), {}});
+  add_tensor(std::move(name), format, std::move(shape),
+             [make = std::move(make)](const Sink& sink) { sink(make()); });
 }
 
-void Writer::add_tensor(Tensor tensor) {
-  for (const Tensor& other : tensors_) {
-    if (other.name == tensor.name) {
-      raise(ErrorKind::kUsage, "tensor '{}' is there already", tensor.name);
-    }
+void Writer::add_tensor(std::string name, Format format, std::vector<std::uint64_t> shape,
+                        std::function<void(const Sink&)> stream) {
+  const std::uint64_t size = checked_size(name, format, shape);
+  if (!names_.insert(name).second) {
+    raise(ErrorKind::kUsage, "tensor '{}' is there already", name);
   }
-  tensors_.push_back(std::move(tensor));
+  tensors_.push_back({std::move(name), format, std::move(shape), size, std::move(stream)});
 }
 
 std::uint64_t Writer::alignment() const {
@@ -261,8 +217,12 @@ std::uint64_t Writer::alignment() const {
   return alignment;
 }
 
-std::vector<std::byte> Writer::header() const {
+std::uint64_t Writer::padded(std::uint64_t size) const {
   const std::uint64_t align = alignment();
+  return (size + align - 1) / align * align;
+}
+
+std::vector<std::byte> Writer::header() const {
   Bytes out;
   put(out, kMagic);
   put(out, std::uint32_t{3});
@@ -279,38 +239,61 @@ std::vector<std::byte> Writer::header() const {
     for (std::size_t i = tensor.shape.size(); i-- > 0;) put(out, tensor.shape[i]);
     put(out, tensor_type_number(tensor.format));
     put(out, offset);
-    offset = (offset + tensor.size + align - 1) / align * align;
+    offset += padded(tensor.size);
   }
-  pad(out, align);
+  pad(out, alignment());
   return out;
 }
 
-void Writer::write_to(const Sink& sink) const {
-  const std::uint64_t align = alignment();
-  sink(header());
-  for (const Tensor& tensor : tensors_) {
-    const Bytes made = tensor.make ? tensor.make() : Bytes{};
-    const auto bytes = tensor.make ? std::span<const std::byte>(made) : tensor.bytes;
-    if (bytes.size() != tensor.size) {
-      raise(ErrorKind::kInternal, "tensor '{}': expected {} bytes to write, found {}", tensor.name,
-            tensor.size, bytes.size());
-    }
-    sink(bytes);
-    sink(Bytes((align - tensor.size % align) % align));
+void Writer::write_tensor(const Tensor& tensor, const Sink& sink) const {
+  std::uint64_t written = 0;
+  tensor.stream([&](std::span<const std::byte> part) {
+    written += part.size();
+    if (written <= tensor.size) sink(part);
+  });
+  if (written != tensor.size) {
+    raise(ErrorKind::kInternal, "tensor '{}': expected {} bytes to write, found {}", tensor.name,
+          tensor.size, written);
   }
+  sink(Bytes(padded(tensor.size) - tensor.size));
 }
 
 std::vector<std::byte> Writer::bytes() const {
-  Bytes out;
-  write_to(
-      [&out](std::span<const std::byte> part) { out.insert(out.end(), part.begin(), part.end()); });
+  Bytes out = header();
+  for (const Tensor& tensor : tensors_) {
+    write_tensor(tensor, [&out](std::span<const std::byte> part) {
+      out.insert(out.end(), part.begin(), part.end());
+    });
+  }
   return out;
 }
 
 void Writer::write(const std::filesystem::path& path) const {
-  PartialFile file(path);
-  write_to([&file](std::span<const std::byte> part) { file.append(part); });
+  PartialFile file(path, fmt::format(".partial-{}", ::getpid()), PartialFile::Leftover::kRemove);
+  file.append(header());
+  for (const Tensor& tensor : tensors_) {
+    write_tensor(tensor, [&file](std::span<const std::byte> part) { file.append(part); });
+  }
   file.publish();
+}
+
+std::size_t Writer::write_resumable(const std::filesystem::path& path) const {
+  PartialFile file(path, ".partial", PartialFile::Leftover::kKeep);
+  const Bytes head = header();
+  std::size_t there = 0;
+  std::uint64_t whole = head.size();
+  if (file.begins_with(head)) {
+    while (there < tensors_.size() && whole + padded(tensors_[there].size) <= file.size())
+      whole += padded(tensors_[there++].size);
+    file.truncate(whole);
+  } else {
+    file.truncate(0);
+    file.append(head);
+  }
+  for (std::size_t i = there; i < tensors_.size(); ++i)
+    write_tensor(tensors_[i], [&file](std::span<const std::byte> part) { file.append(part); });
+  file.publish();
+  return there;
 }
 
 }  // namespace lemma::weights::gguf

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ namespace lemma::weights::gguf {
 
 class Writer {
  public:
+  using Sink = std::function<void(std::span<const std::byte>)>;
+
   /// Adds a key of the type that `value.type_name` names ("u32", "array of f32"). Throws kUsage for
   /// an empty or repeated key, another type, or an element that the type cannot hold.
   void add(std::string key, const Value& value);
@@ -47,6 +50,9 @@ class Writer {
   /// The same with bytes that are made when their turn to be written comes, one tensor at a time.
   void add_tensor(std::string name, Format format, std::vector<std::uint64_t> shape,
                   std::function<std::vector<std::byte>()> make);
+  /// The same with bytes that are handed to a sink, part by part, when their turn comes.
+  void add_tensor(std::string name, Format format, std::vector<std::uint64_t> shape,
+                  std::function<void(const Sink&)> stream);
 
   /// The header and the lists, up to the padded start of the data section. Tensors are aligned as
   /// the key general.alignment says, to 32 bytes without it.
@@ -59,22 +65,27 @@ class Writer {
   /// stays as it was.
   void write(const std::filesystem::path& path) const;
 
+  /// The same, but what was written when it fails stays beside the file as `path`.partial, and the
+  /// next call goes on behind the last whole tensor if that has the same header: a caller puts into
+  /// the metadata what else the bytes depend on. Returns the number of tensors that were there
+  /// already. Throws kIo also where another process is writing the same file.
+  std::size_t write_resumable(const std::filesystem::path& path) const;
+
  private:
   struct Tensor {
     std::string name;
     Format format;
     std::vector<std::uint64_t> shape;
     std::uint64_t size;
-    std::function<std::vector<std::byte>()> make;  // or empty, and then:
-    std::span<const std::byte> bytes;
+    std::function<void(const Sink&)> stream;
   };
-  using Sink = std::function<void(std::span<const std::byte>)>;
 
-  void add_tensor(Tensor tensor);
   std::uint64_t alignment() const;
-  void write_to(const Sink& sink) const;
+  std::uint64_t padded(std::uint64_t size) const;
+  void write_tensor(const Tensor& tensor, const Sink& sink) const;
 
   Metadata metadata_;
+  std::set<std::string, std::less<>> names_;
   std::vector<Tensor> tensors_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "weights/expect_error.hpp"
 #include "weights/gguf/checkpoint.hpp"
+#include "weights/gguf/partial_file.hpp"
 #include "weights/gguf/reader.hpp"
 
 namespace lemma::weights::gguf {
@@ -177,6 +178,71 @@ TEST_F(GgufWriter, LeavesNothingBehindWhenItFails) {
   expect_error(ErrorKind::kCancelled, "stopped", [&] { writer.write(folder_ / "model.gguf"); });
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
   EXPECT_EQ(fs::file_size(folder_ / "model.gguf"), 12u);
+}
+
+/// A writer of three tensors, the last of which fails; `streamed` counts tensors that were asked
+/// for.
+Writer interrupted_writer(int& streamed, bool fails, std::string_view recipe) {
+  Writer writer;
+  writer.add("recipe", recipe);
+  for (const char* name : {"a", "b", "c"}) {
+    writer.add_tensor(name, Format::kF32, {2}, [&streamed, fails, name](const Writer::Sink& sink) {
+      ++streamed;
+      sink(std::vector<std::byte>(4, std::byte{1}));
+      if (fails && *name == 'c') throw Error(ErrorKind::kCancelled, "stopped");
+      sink(std::vector<std::byte>(4, std::byte{2}));
+    });
+  }
+  return writer;
+}
+
+TEST_F(GgufWriter, GoesOnBehindTheLastWholeTensor) {
+  int streamed = 0;
+  expect_error(ErrorKind::kCancelled, "stopped", [&] {
+    interrupted_writer(streamed, true, "r").write_resumable(folder_ / "model.gguf");
+  });
+  EXPECT_FALSE(fs::exists(folder_ / "model.gguf"));
+  EXPECT_TRUE(fs::exists(folder_ / "model.gguf.partial"));
+  streamed = 0;
+  const Writer writer = interrupted_writer(streamed, false, "r");
+  EXPECT_EQ(writer.write_resumable(folder_ / "model.gguf"), 2u);
+  EXPECT_EQ(streamed, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "model.gguf.partial"));
+  const auto bytes = writer.bytes();
+  std::ifstream file(folder_ / "model.gguf", std::ios::binary);
+  const std::string found{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(found, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+TEST_F(GgufWriter, StartsAnewWhenTheLeftoverIsOfAnotherFile) {
+  int streamed = 0;
+  expect_error(ErrorKind::kCancelled, "stopped", [&] {
+    interrupted_writer(streamed, true, "other").write_resumable(folder_ / "model.gguf");
+  });
+  streamed = 0;
+  const Writer writer = interrupted_writer(streamed, false, "r");
+  EXPECT_EQ(writer.write_resumable(folder_ / "model.gguf"), 0u);
+  EXPECT_EQ(streamed, 3);
+  EXPECT_EQ(open(folder_ / "model.gguf")->metadata().string("recipe"), "r");
+}
+
+TEST_F(GgufWriter, LetsOneWriterAtATimeWorkOnAFile) {
+  PartialFile other(folder_ / "model.gguf", ".partial", PartialFile::Leftover::kRemove);
+  int streamed = 0;
+  expect_error(ErrorKind::kIo, "another process is writing it", [&] {
+    interrupted_writer(streamed, false, "r").write_resumable(folder_ / "model.gguf");
+  });
+  EXPECT_EQ(streamed, 0);
+}
+
+TEST_F(GgufWriter, RefusesAStreamOfAnotherLengthThanItsTensor) {
+  for (const std::size_t length : {7u, 9u}) {
+    Writer writer;
+    writer.add_tensor("w", Format::kF32, {2},
+                      [length](const Writer::Sink& sink) { sink(std::vector<std::byte>(length)); });
+    expect_error(ErrorKind::kInternal, "tensor 'w': expected 8 bytes to write",
+                 [&] { writer.write(folder_ / "model.gguf"); });
+  }
 }
 
 TEST_F(GgufWriter, NamesTheFileThatItCannotCreate) {
