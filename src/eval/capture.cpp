@@ -7,6 +7,7 @@
 
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
+#include "base/wildcard.hpp"
 #include "runtime/evaluation.hpp"
 #include "weights/safetensors/writer.hpp"
 
@@ -62,34 +63,13 @@ class SiteWriter final : public backend::Observer {
 
 }  // namespace
 
-// Walks both; where they part, the last '*' takes one character more.
-bool matches(std::string_view pattern, std::string_view name) noexcept {
-  std::size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return std::all_of(pattern.begin() + std::ptrdiff_t(p), pattern.end(),
-                     [](char c) { return c == '*'; });
-}
-
 std::vector<std::int32_t> matching_sites(const backend::Program& program,
                                          std::span<const std::string> patterns) {
   std::vector<bool> wanted(program.tensors.size());
   for (const std::string& pattern : patterns) {
     bool any = false;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (!matches(pattern, program.tensors[i].name)) continue;
+      if (!base::matches_wildcard(pattern, program.tensors[i].name)) continue;
       wanted[i] = any = true;
     }
     if (!any)

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,11 +16,8 @@
 
 namespace lemma::eval {
 
-/// Whether `pattern` describes all of `name`: '*' stands for any run of characters, '?' for one.
-bool matches(std::string_view pattern, std::string_view name) noexcept;
-
-/// The tensors of `program` whose sites match one of `patterns`, in the program's order. Throws
-/// kUsage for a pattern that matches none.
+/// The tensors of `program` whose sites match one of `patterns` (base/wildcard.hpp), in the
+/// program's order. Throws kUsage for a pattern that matches none.
 std::vector<std::int32_t> matching_sites(const backend::Program& program,
                                          std::span<const std::string> patterns);
 

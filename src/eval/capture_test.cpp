@@ -25,19 +25,6 @@ std::filesystem::path temporary(const char* name) {
          ("lemma-" + std::to_string(::getpid()) + "-" + name);
 }
 
-TEST(Matches, TakesAStarForAnyRunOfCharactersAndNothingElse) {
-  EXPECT_TRUE(matches("layers.*.attention.output", "layers.12.attention.output"));
-  EXPECT_TRUE(matches("*", "embedding"));
-  EXPECT_TRUE(matches("*.output", "layers.0.ffn.output"));
-  EXPECT_TRUE(matches("layers.?.ffn.*", "layers.0.ffn.output"));
-  EXPECT_TRUE(matches("a*b*c", "a.b.b.c"));
-  EXPECT_TRUE(matches("embedding***", "embedding"));
-  EXPECT_FALSE(matches("layers.?.ffn.*", "layers.10.ffn.output"));
-  EXPECT_FALSE(matches("layers.0.ffn", "layers.0.ffn.output"));
-  EXPECT_FALSE(matches("", "embedding"));
-  EXPECT_FALSE(matches("a*b", "a.c"));
-}
-
 TEST(MatchingSites, RefusesAPatternWithoutASite) {
   backend::Program program;
   program.tensor("embedding", 4);
