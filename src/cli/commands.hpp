@@ -18,5 +18,9 @@ int bench(const BenchOptions& options);
 int eval(const EvalOptions& options);
 int capture(const CaptureOptions& options);
 int explain(const ExplainOptions& options);
+int quantize(const QuantizeOptions& options);
+int pull(const PullOptions& options);
+int list(const ListOptions& options);
+int remove(const RemoveOptions& options);
 
 }  // namespace lemma::cli

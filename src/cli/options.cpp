@@ -27,6 +27,10 @@ constexpr Subcommand kSubcommands[] = {
     {"eval", "perplexity of a text", parse_eval},
     {"capture", "activations at named sites, and steering vectors", parse_capture},
     {"explain", "the way of a prompt through a model", parse_explain},
+    {"quantize", "write a model in another format", parse_quantize},
+    {"pull", "fetch a model by name", parse_pull},
+    {"list", "the models that were pulled", parse_list},
+    {"rm", "remove a pulled model", parse_rm},
 };
 
 std::string overview() {

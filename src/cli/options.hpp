@@ -49,6 +49,7 @@ struct RunOptions {
 
 struct TokenizeOptions {
   std::filesystem::path model;
+  std::string pre;  ///< the pre-tokenizer in place of the file's; empty: the file's
   TextArgument text;
   bool add_special = true, parse_special = false, json = false;
 };
@@ -69,6 +70,7 @@ struct DetokenizeOptions {
 struct LogitsOptions {
   ModelOptions model{.kv = KvFormat::kF32};
   std::filesystem::path tokens, out;
+  std::filesystem::path draft, draft_out;  ///< a second file with draft blocks; where their rows go
   std::vector<std::uint32_t> cuts;
   bool stepwise = false, hidden = false;
   std::optional<std::uint32_t> generated_from;
@@ -76,6 +78,7 @@ struct LogitsOptions {
 
 struct ShowOptions {
   ModelOptions model{};
+  std::filesystem::path draft;  ///< a second file with draft blocks
   bool json = false;
 };
 
@@ -101,6 +104,9 @@ struct EvalOptions {
   std::filesystem::path text;
   std::optional<std::uint32_t> window;  ///< none: 512, or the context if that is less
   bool score_half = false, json = false;
+  std::optional<std::filesystem::path> against{};         ///< another model
+  std::optional<std::filesystem::path> against_logits{};  ///< saved logits
+  std::optional<std::filesystem::path> save_logits{}, per_token{};
 };
 
 struct CaptureOptions {
@@ -123,9 +129,29 @@ struct ExplainOptions {
   std::optional<std::filesystem::path> html{};
 };
 
-using Command = std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions,
-                             LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
-                             CaptureOptions, ExplainOptions>;
+struct QuantizeOptions {
+  std::filesystem::path in, out;
+  std::string format;
+  std::optional<std::filesystem::path> importance;
+  std::vector<std::string> rules;  ///< PATTERN=FORMAT
+  int threads = 0;
+};
+
+struct PullOptions {
+  std::string model;  ///< hf:OWNER/NAME[:FILE], or a URL
+  std::optional<std::string> sha256;
+};
+
+struct ListOptions {};
+
+struct RemoveOptions {
+  std::string model;  ///< as `list` shows it
+};
+
+using Command =
+    std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions,
+                 ShowOptions, CheckOptions, BenchOptions, EvalOptions, CaptureOptions,
+                 ExplainOptions, QuantizeOptions, PullOptions, ListOptions, RemoveOptions>;
 
 /// A command to carry out, with notes for stderr as its text; or, without one, a text to print and
 /// the status to exit with: on stdout where that is 0 (help that was asked for), else on stderr.

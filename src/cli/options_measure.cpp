@@ -100,7 +100,8 @@ CommandLine parse_bench(Arguments arguments) {
 CommandLine parse_eval(Arguments arguments) {
   Parser parser(
       "eval", "MODEL TEXTFILE [options]",
-      "Perplexity of a text. The text becomes one row of tokens (with BOS in front where "
+      "Perplexity of a text, and how far a model's predictions are from another's. The text "
+      "becomes one row of tokens (with BOS in front where "
       "the model adds one) and is cut\ninto windows of --window tokens. In each, the "
       "first token is replaced by BOS where the model adds one.\n--score all: every "
       "token but a window's first is predicted from those before it in the window; the "
@@ -116,10 +117,24 @@ CommandLine parse_eval(Arguments arguments) {
                                "tokens of a window (default 512, or the context if that is less)");
   parser.word<bool>("--score", options.score_half, {{"all", false}, {"half", true}},
                     "which tokens count (default all)");
+  parser.path("--against", options.against, "MODEL",
+              "compare with this model, which must have the same tokens: KL divergence of the "
+              "model from it, and how often their likeliest tokens agree");
+  parser.path("--against-logits", options.against_logits, "FILE",
+              "compare with logits that --save-logits wrote");
+  parser.path("--per-token", options.per_token, "FILE",
+              "with either: a line for each token, as tab-separated values");
+  parser.path("--save-logits", options.save_logits, "FILE",
+              "write the logits of every token, 4 bytes for each word of the vocabulary");
   parser.flag("--json", options.json, "the result as JSON");
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.refuse_together("--against", "--against-logits", "one comparison at a time");
+    parser.refuse_together("--save-logits", "--against", "they are two runs");
+    parser.refuse_together("--save-logits", "--against-logits", "they are two runs");
+    if (options.per_token && !options.against && !options.against_logits)
+      refuse("--per-token needs --against or --against-logits");
     parser.report_idle_machine_options(options.model);
     return std::move(options);
   });

@@ -11,6 +11,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "cli/models/names.hpp"
+
 namespace lemma::cli {
 
 struct Parser::Library {
@@ -120,9 +122,12 @@ void Parser::require(const char* name) {
   library_->app.get_option(name)->required();
 }
 
-void Parser::model(std::filesystem::path& target) {
-  path("MODEL", target, "", "a GGUF file, the first of a split one, or a folder that holds one");
-  require("MODEL");
+void Parser::model(std::filesystem::path& target, const char* name) {
+  option(
+      name, [&target](const std::string& given) { target = resolve_model(given); }, "",
+      "a GGUF file, the first of a split one, a folder that holds a model, or the name of a pulled "
+      "one (hf:OWNER/NAME[:FILE])");
+  require(name);
 }
 
 void Parser::machine(ModelOptions& options) {

@@ -113,7 +113,8 @@ class Parser {
                 const std::string& about);
   void require(const char* name);
 
-  void model(std::filesystem::path& target);
+  /// A model that must be there: a path, or the name of one that was pulled.
+  void model(std::filesystem::path& target, const char* name = "MODEL");
   void machine(ModelOptions& options);
   void context(ModelOptions& options);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands' options, one function for each; options.cpp holds their table. They stand in
 // options_generate.cpp (what makes text), options_tokens.cpp (text and ids), options_inspect.cpp
-// (what a model is and holds) and options_measure.cpp (how right and how fast it is).
+// (what a model is and holds), options_measure.cpp (how right and how fast it is), options_make.cpp
+// (models in other formats) and options_models.cpp (models by name).
 #pragma once
 
 #include "cli/parser.hpp"
@@ -19,5 +20,9 @@ CommandLine parse_capture(Arguments arguments);
 CommandLine parse_check(Arguments arguments);
 CommandLine parse_bench(Arguments arguments);
 CommandLine parse_eval(Arguments arguments);
+CommandLine parse_quantize(Arguments arguments);
+CommandLine parse_pull(Arguments arguments);
+CommandLine parse_list(Arguments arguments);
+CommandLine parse_rm(Arguments arguments);
 
 }  // namespace lemma::cli
