@@ -3,31 +3,15 @@
 // added to the embeddings, which are normed; each branch's sum with the stream is normed
 // (LayerNorm), so there is no final norm; and no head: the plan ends in hidden states.
 //
-// The published model has GELU with erf, which the key feed_forward_activation says where a
-// checkpoint has it. GGUF files do not; the tanh form then is that of the engine they are written
-// for. The two differ by at most 5e-4 per activation.
+// The published model has GELU with erf, which checkpoints other than GGUF can say (gelu_kind).
 #include <string>
 
 #include "base/raise.hpp"
-#include "model/arch/arch.hpp"
+#include "model/arch/parts.hpp"
 
 namespace lemma::model::arch {
 
-using algorithm::Activation;
 using algorithm::NormKind;
-
-namespace {
-
-Activation activation_of(const Reader& reader) {
-  const std::string key = reader.key("feed_forward_activation");
-  const std::string name = reader.metadata().string_or(key, "gelu_tanh");
-  if (name == "gelu_erf") return Activation::kGeluErf;
-  if (name == "gelu_tanh") return Activation::kGeluTanh;
-  base::raise(ErrorKind::kUnsupported, "key '{}': expected gelu_erf or gelu_tanh, found '{}'", key,
-              name);
-}
-
-}  // namespace
 
 Plan bert(const Reader& reader) {
   refuse_experts(reader);
@@ -42,7 +26,7 @@ Plan bert(const Reader& reader) {
   plan.embedding.token_type = {"token_types.weight", View::rows(0, 1)};
   plan.embedding.norm = reader.named_norm("token_embd_norm", NormKind::kLayer);
 
-  const Activation activation = activation_of(reader);
+  const algorithm::Activation activation = gelu_kind(reader);
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Gqa attention = reader.gqa(i);
     attention.spec.causal = false;

@@ -4,11 +4,10 @@
 // the 40B and 180B have several and a norm each: attn_norm_2 is attention's, attn_norm the block's.
 #include <utility>
 
-#include "model/arch/arch.hpp"
+#include "model/arch/parts.hpp"
 
 namespace lemma::model::arch {
 
-using algorithm::Activation;
 using algorithm::NormKind;
 using algorithm::RopeLayout;
 
@@ -16,12 +15,13 @@ Plan falcon(const Reader& reader) {
   refuse_experts(reader);
   Plan plan = reader.base_plan(NormKind::kLayer);
   const algorithm::RopeSpec rope = reader.rope(RopeLayout::kSplitHalf);
+  const algorithm::Activation gelu = gelu_kind(reader);
   for (std::uint32_t i = 0; i < reader.layers(); ++i) {
     Gqa attention = reader.gqa(i);
     attention.rope = rope;
     Layer layer{.sites = {{.norm = reader.norm(i, "attn_norm", NormKind::kLayer),
                            .mixer = std::move(attention)},
-                          {.mixer = reader.mlp(i, Activation::kGeluTanh)}},
+                          {.mixer = reader.mlp(i, gelu)}},
                 .side_by_side = true};
     Site &attends = layer.sites[0], &feeds = layer.sites[1];
     if (reader.has_tensor(Reader::block(i, "attn_norm_2.weight"))) {

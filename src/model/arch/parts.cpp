@@ -113,6 +113,14 @@ void turn(Mla& mla, const LatentRope& rope) {
   mla.spec.scale *= rope.score_factor;
 }
 
+algorithm::Activation gelu_kind(const Reader& reader) {
+  const std::string key = reader.key("feed_forward_activation");
+  const std::string name = reader.metadata().string_or(key, "gelu_tanh");
+  if (name == "gelu_erf") return algorithm::Activation::kGeluErf;
+  if (name == "gelu_tanh") return algorithm::Activation::kGeluTanh;
+  raise(ErrorKind::kUnsupported, "key '{}': expected gelu_erf or gelu_tanh, found '{}'", key, name);
+}
+
 Temperature temperature(const Reader& reader) {
   Temperature found;
   found.scale = reader.scale("attention.temperature_scale", 0.f);

@@ -42,6 +42,11 @@ algorithm::IndexerSpec indexer_spec(const Reader& reader);
 /// Draft blocks behind a list's end are like its last layer.
 std::vector<float> limits(const Reader& reader, std::string_view suffix, float fallback);
 
+/// The kind of GELU that the key feed_forward_activation names, gelu_erf or gelu_tanh. It is
+/// lemma's own: GGUF files do not say, and are run with the tanh form without it. The two differ by
+/// at most 5e-4 per activation.
+algorithm::Activation gelu_kind(const Reader& reader);
+
 /// A key that must be a whole number from 1 to 2^24.
 std::uint32_t positive(const Reader& reader, std::string_view suffix);
 

@@ -185,6 +185,26 @@ Source decode_exponents(const Stored& tensor) {
   return out;
 }
 
+Source decode_ids(const Stored& tensor) {
+  Source out{
+      .name = tensor.name, .format = Format::kI32, .shape = tensor.shape, .bytes = tensor.bytes};
+  if (tensor.dtype == "I32") return out;
+  require_dtype(tensor, "I64");
+  out.bytes = {};
+  out.make = [tensor](std::span<std::byte> bytes) {
+    for (std::size_t i = 0; i < bytes.size() / sizeof(std::int32_t); ++i) {
+      std::int64_t wide = 0;
+      std::memcpy(&wide, tensor.bytes.data() + i * sizeof wide, sizeof wide);
+      const auto value = static_cast<std::int32_t>(wide);
+      if (value != wide)
+        raise(ErrorKind::kBadFile, "tensor '{}': expected numbers of 32 bits, found {}",
+              tensor.name, wide);
+      std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+  };
+  return out;
+}
+
 // Element 2 i of a block stands in the low nibble of byte i, element 2 i + 1 in the high one. The
 // block's scale is 2^(s - 127).
 Source decode_mxfp4(const Stored& blocks, const Stored& scales) {

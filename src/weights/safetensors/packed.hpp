@@ -21,6 +21,9 @@ Source decode_fp8(const Stored& weight);
 /// E8M0: 2^(byte - 127) each, such as scales.
 Source decode_exponents(const Stored& tensor);
 
+/// I32 or I64 as I32; throws kBadFile, when it is read, where a number does not fit.
+Source decode_ids(const Stored& tensor);
+
 /// MXFP4: bytes [..., n / 2] or blocks [..., n / 32, 16], scales [..., n / 32], as [..., n].
 Source decode_mxfp4(const Stored& blocks, const Stored& scales);
 

@@ -121,6 +121,12 @@ Source Translation::take_packed(const std::string& name) {
   return decode_packed_rows(packed, stored(scale), 4, columns_of(packed, shape));
 }
 
+Source Translation::take_ids(const std::string& name) {
+  const Stored* found = beside(name, "");
+  if (!found) raise(ErrorKind::kBadFile, "missing tensor '{}{}'", family_.prefix, name);
+  return decode_ids(*found);
+}
+
 Source Translation::take_mxfp4(const std::string& name) {
   const Stored* blocks = beside(name, "_blocks");
   const Stored* scales = beside(name, "_scales");

@@ -43,7 +43,7 @@ std::vector<float> llama3_factors(const Config& rope, std::uint32_t rotary, floa
   return factors;
 }
 
-void yarn(Translation& t, const Config& rope, bool latent) {
+void yarn(Translation& t, const Config& rope, const Translation::RopeOptions& options) {
   const std::uint32_t original = rope.u32("original_max_position_embeddings");
   const auto trained = static_cast<float>(t.config().u32("max_position_embeddings"));
   const float factor = rope.f32_or("factor", trained / static_cast<float>(original ? original : 1));
@@ -54,7 +54,8 @@ void yarn(Translation& t, const Config& rope, bool latent) {
   if (rope.has("beta_fast")) t.set("rope.scaling.yarn_beta_fast", rope.f32("beta_fast"));
   if (rope.has("beta_slow")) t.set("rope.scaling.yarn_beta_slow", rope.f32("beta_slow"));
   if (!rope.boolean_or("truncate", true)) t.set("rope.scaling.yarn_truncate", false);
-  if (latent) {
+  if (!options.magnitude) return rope.ignore("attention_factor");
+  if (options.latent) {
     if (rope.has("attention_factor"))
       raise(ErrorKind::kUnsupported,
             "config.json: key 'attention_factor': expected none with latent attention");
@@ -121,7 +122,9 @@ void Translation::rope(const RopeOptions& options, const Config& parameters) {
   const auto number = [&](std::string_view key, float fallback) {
     return parameters.has(key) ? parameters.f32(key) : config_.f32_or(key, fallback);
   };
-  const float theta = number("rope_theta", number("rotary_emb_base", options.theta));
+  const float theta = options.fixed_theta
+                          ? options.theta
+                          : number("rope_theta", number("rotary_emb_base", options.theta));
   const float share = number("partial_rotary_factor", number("rotary_pct", 1.f));
   if (!(theta > 0.f) || !(share > 0.f) || share > 1.f)
     raise(
@@ -133,7 +136,7 @@ void Translation::rope(const RopeOptions& options, const Config& parameters) {
   if (rotary_dim_ == 0 || rotary_dim_ % 2 != 0)
     raise(ErrorKind::kBadFile, "config.json: an even number of dims must turn, found {}",
           rotary_dim_);
-  set("rope.freq_base", theta);
+  set(options.theta_key, theta);
   set("rope.dimension_count", rotary_dim_);
   const std::string_view key =
       parameters.has("rope_type") || !parameters.has("type") ? "rope_type" : "type";
@@ -146,7 +149,7 @@ void Translation::rope(const RopeOptions& options, const Config& parameters) {
   } else if (type == "llama3") {
     put("rope_freqs.weight", constant("rope", llama3_factors(parameters, rotary_dim_, theta)));
   } else if (type == "yarn") {
-    yarn(*this, parameters, options.latent);
+    yarn(*this, parameters, options);
   } else if (type == "longrope" || type == "su") {
     longrope(*this, parameters, rotary_dim_);
   } else if (type != "default") {

@@ -190,7 +190,7 @@ void Translation::common_keys() {
   otherwise("embedding_length", width_);
   otherwise("block_count", blocks_);
   if (blocks_ > layers_) otherwise("nextn_predict_layers", blocks_ - layers_);
-  otherwise("context_length", dimension(kContext));
+  if (!is_set("context_length")) set("context_length", dimension(kContext));
   otherwise("attention.head_count", heads_);
   otherwise("attention.head_count_kv", kv_heads_);
   if (config_.has(first_of(config_, kHidden))) otherwise("feed_forward_length", dimension(kHidden));

@@ -111,6 +111,8 @@ class Translation {
   Source take(const std::string& name);
   /// The pair `name`_blocks and `name`_scales of MXFP4.
   Source take_mxfp4(const std::string& name);
+  /// A table of whole numbers as I32.
+  Source take_ids(const std::string& name);
   void put(std::string gguf, Source source);
   /// Counts a tensor as used that the model has no use for.
   void drop(std::string_view name) { used_.emplace(name); }
@@ -127,8 +129,11 @@ class Translation {
   /// a whole head before partial_rotary_factor.
   struct RopeOptions {
     std::uint32_t head_dim = 0;
-    bool latent = false;  ///< latent attention states YaRN's magnitudes by another key
-    float theta = 10000.f;
+    bool latent = false;    ///< latent attention states YaRN's magnitudes by another key
+    bool magnitude = true;  ///< false: the family has none, whatever config.json says
+    float theta = 10000.f;  ///< where config.json says nothing
+    bool fixed_theta = false;
+    std::string_view theta_key = "rope.freq_base";
   };
   void rope(const RopeOptions& options);
   /// The parameters of one kind of layer where rope_parameters has several.

@@ -66,7 +66,7 @@ void latent_keys(Translation& t) {
   t.set("attention.value_length", config.u32("v_head_dim"));
   t.rope({.head_dim = turned, .latent = true});
   for (const char* described :
-       {"attention_bias", "seq_aux", "aux_loss_alpha", "num_nextn_predict_layers"})
+       {"attention_bias", "seq_aux", "aux_loss_alpha", "num_nextn_predict_layers", "mlp_bias"})
     config.ignore(described);
 }
 
@@ -111,8 +111,8 @@ void sparse_keys(Translation& t) {
   const std::vector<bool> full = t.layers_called("full", "indexer_types");
   if (!full.empty())
     t.set("attention.indexer.types", std::vector<std::uint32_t>(full.begin(), full.end()));
-  for (const char* described :
-       {"indexer_rope_interleave", "index_topk_freq", "index_skip_topk_offset"})
+  for (const char* described : {"indexer_rope_interleave", "index_topk_freq",
+                                "index_skip_topk_offset", "layer_types", "mlp_bias"})
     t.config().ignore(described);
 }
 

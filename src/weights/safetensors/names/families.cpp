@@ -16,7 +16,11 @@ constexpr auto kLists = {llama_families,
                          gpt_oss_families,
                          deepseek_families,
                          kimi_families,
-                         glm5_next_families};
+                         glm5_next_families,
+                         glm4_families,
+                         olmo_families,
+                         fused_families,
+                         deepseek_v4_families};
 
 }  // namespace
 
@@ -104,6 +108,45 @@ void usual_experts(Translation& t, std::string_view path, std::uint32_t experts,
   t.stack_experts(path, gate, "blk.#.ffn_gate_exps", experts);
   t.stack_experts(path, up, "blk.#.ffn_up_exps", experts);
   t.stack_experts(path, down, "blk.#.ffn_down_exps", experts);
+}
+
+Source ungrouped(Source fused, std::uint32_t heads, std::uint32_t groups, std::uint32_t head_dim) {
+  const std::uint64_t per = heads / groups, width = head_dim;
+  const std::vector<std::uint64_t> shape = fused.shape;
+  const std::uint64_t rows = (std::uint64_t{heads} + 2 * groups) * width;
+  if (shape.empty() || shape[0] != rows)
+    base::raise(ErrorKind::kBadFile,
+                "tensor '{}': expected {} rows for {} heads and {} KV heads, found {}", fused.name,
+                rows, heads, groups, shape.empty() ? 0 : shape[0]);
+  if (shape.size() == 1) fused.shape.push_back(1);
+  const std::uint64_t queries = heads * width, keys = groups * width;
+  Source out = gather_rows(std::move(fused), rows, [=](std::uint64_t row) {
+    const std::uint64_t head = row / width;
+    const auto from = [&](std::uint64_t group, std::uint64_t place) {
+      return (group * (per + 2) + place) * width + row % width;
+    };
+    if (row < queries) return from(head / per, head % per);
+    if (row < queries + keys) return from(head - heads, per);
+    return from(head - heads - groups, per + 1);
+  });
+  out.shape = shape;
+  return out;
+}
+
+void gelu_kind(Translation& t, std::string_view key) {
+  const std::string kind = t.config().string_or(key, "gelu");
+  if (kind == "gelu") {
+    t.set("feed_forward_activation", "gelu_erf");
+  } else if (kind != "gelu_new" && kind != "gelu_pytorch_tanh" && kind != "gelu_fast") {
+    base::raise(ErrorKind::kUnsupported,
+                "config.json: key '{}': expected gelu, gelu_new, gelu_fast or gelu_pytorch_tanh, "
+                "found '{}'",
+                key, kind);
+  }
+}
+
+void describe(const Translation& t, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) t.config().ignore(key);
 }
 
 }  // namespace lemma::weights::safetensors

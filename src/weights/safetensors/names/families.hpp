@@ -2,6 +2,7 @@
 // The families of names/, one list per file, and what several of them share.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include "weights/safetensors/translation.hpp"
@@ -16,12 +17,24 @@ std::span<const Family> learned_position_families() noexcept;
 std::span<const Family> gpt_oss_families() noexcept;
 std::span<const Family> deepseek_families() noexcept;
 std::span<const Family> kimi_families() noexcept;
+std::span<const Family> glm4_families() noexcept;
+std::span<const Family> olmo_families() noexcept;
+std::span<const Family> fused_families() noexcept;
+std::span<const Family> deepseek_v4_families() noexcept;
 std::span<const Family> glm5_next_families() noexcept;
 
 /// Rotation of whole heads, or of the share that config.json states; gated SiLU.
 void usual_keys(Translation& t);
 /// The same without the check of the activation.
 void usual_rope(Translation& t);
+/// A fused projection whose rows stand by group of heads, [q ... q | k | v] each, as rows
+/// [q | k | v] of all heads; a bias alike.
+Source ungrouped(Source fused, std::uint32_t heads, std::uint32_t groups, std::uint32_t head_dim);
+/// The kind of GELU that `key` names: the exact one becomes the key feed_forward_activation, since
+/// files in GGUF, which do not say, are run with the tanh form.
+void gelu_kind(Translation& t, std::string_view key);
+/// Marks keys that describe only as read.
+void describe(const Translation& t, std::initializer_list<std::string_view> keys);
 /// sliding_window for every layer, where it is used at all.
 void window_of_all_layers(Translation& t);
 /// leading_dense_block_count from mlp_layer_types or first_k_dense_replace.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models with learned positions: GPT-2, whose matrices are stored [in, out], and BERT, of which
 // lemma answers with hidden states, so that what stands behind them (pooler, heads) is left out.
-#include "base/raise.hpp"
 #include "weights/safetensors/names/families.hpp"
 
 namespace lemma::weights::safetensors {
@@ -19,6 +18,18 @@ constexpr TensorRule kGpt2[] = {
     {"h.#.mlp.c_proj", "blk.#.ffn_down", Change::kTranspose},
 };
 
+constexpr TensorRule kBigCode[] = {
+    {"wte", "token_embd"},
+    {"wpe", "position_embd"},
+    {"ln_f", "output_norm"},
+    {"h.#.ln_1", "blk.#.attn_norm"},
+    {"h.#.attn.c_attn", "blk.#.attn_qkv"},
+    {"h.#.attn.c_proj", "blk.#.attn_output"},
+    {"h.#.ln_2", "blk.#.ffn_norm"},
+    {"h.#.mlp.c_fc", "blk.#.ffn_up"},
+    {"h.#.mlp.c_proj", "blk.#.ffn_down"},
+};
+
 void gpt2_keys(Translation& t) {
   t.require("activation_function", "gelu_new", "gelu_pytorch_tanh");
   t.require_flag("scale_attn_weights", true);
@@ -32,6 +43,16 @@ void gpt2_keys(Translation& t) {
        {"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
         "summary_proj_to_labels", "summary_type", "summary_use_proj"})
     t.config().ignore(described);
+}
+
+// Rows [q | k | v] with one KV head; with as many as heads they stand by head.
+void big_code_keys(Translation& t) {
+  t.require_flag("multi_query", true);
+  t.set("attention.head_count_kv", 1u);
+  gpt2_keys(t);
+  describe(t, {"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "inference_runner",
+               "max_batch_size", "max_sequence_length", "pad_key_length", "pre_allocate_kv_cache",
+               "validate_runner_input"});
 }
 
 constexpr TensorRule kBert[] = {
@@ -53,16 +74,8 @@ void bert_keys(Translation& t) {
   t.require("position_embedding_type", "absolute");
   t.require_flag("is_decoder", false);
   t.require_flag("add_cross_attention", false);
-  const std::string activation = t.config().string_or("hidden_act", "gelu");
-  if (activation != "gelu" && activation != "gelu_new" && activation != "gelu_pytorch_tanh")
-    base::raise(
-        ErrorKind::kUnsupported,
-        "config.json: key 'hidden_act': expected gelu, gelu_new or gelu_pytorch_tanh, found "
-        "'{}'",
-        activation);
+  gelu_kind(t, "hidden_act");
   t.set("attention.causal", false);
-  // Files in GGUF do not say; the engine that they are written for has the tanh form.
-  if (activation == "gelu") t.set("feed_forward_activation", "gelu_erf");
   for (const char* described : {"type_vocab_size", "chunk_size_feed_forward"})
     t.config().ignore(described);
 }
@@ -79,6 +92,7 @@ void bert_tensors(Translation& t) {
 
 constexpr Family kFamilies[] = {
     {"gpt2", "gpt2", "transformer.", {}, kGpt2, gpt2_keys},
+    {"gpt_bigcode", "starcoder", "transformer.", {}, kBigCode, big_code_keys},
     {"bert", "bert", "bert.", {}, kBert, bert_keys, bert_tensors},
 };
 

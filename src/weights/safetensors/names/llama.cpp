@@ -20,6 +20,9 @@ constexpr TensorRule kLlama[] = {
     {"layers.#.mlp.up_proj", "blk.#.ffn_up"},
     {"layers.#.mlp.down_proj", "blk.#.ffn_down"},
     {"layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
+    {"layers.#.block_sparse_moe.router.layer", "blk.#.ffn_gate_inp"},
+    {"layers.#.block_sparse_moe.input_linear", "blk.#.ffn_gate_up_exps"},
+    {"layers.#.block_sparse_moe.output_linear", "blk.#.ffn_down_exps"},
 };
 
 void llama_keys(Translation& t) {
@@ -58,11 +61,29 @@ constexpr KeyRule kGranite[] = {{"attention_multiplier", "attention.scale", kRea
                                 {"logits_scaling", "logit_scale", kReal},
                                 {"residual_multiplier", "residual_scale", kReal}};
 
+constexpr KeyRule kGraniteMoe[] = {{"attention_multiplier", "attention.scale", kReal},
+                                   {"embedding_multiplier", "embedding_scale", kReal},
+                                   {"logits_scaling", "logit_scale", kReal},
+                                   {"residual_multiplier", "residual_scale", kReal},
+                                   {"num_local_experts", "expert_count"},
+                                   {"num_experts_per_tok", "expert_used_count"}};
+
+// Ministral 3: the temperature of queries rises once per original context.
+void ministral3_keys(Translation& t) {
+  const Config rope = t.config().object("rope_parameters");
+  if (rope.has("llama_4_scaling_beta"))
+    t.set("attention.temperature_scale", rope.f32("llama_4_scaling_beta"));
+  rope.ignore("max_position_embeddings");
+  mistral_keys(t);
+}
+
 constexpr Family kFamilies[] = {
     {"llama", "llama", "model.", {}, kLlama, llama_keys},
     {"mistral", "llama", "model.", {}, kLlama, mistral_keys},
     {"mixtral", "llama", "model.", {}, kLlama, mixtral_keys, mixtral_tensors},
     {"smollm3", "smollm3", "model.", {}, kLlama, smollm3_keys},
+    {"ministral3", "mistral3", "model.", {}, kLlama, ministral3_keys},
+    {"granitemoe", "granitemoe", "model.", kGraniteMoe, kLlama, llama_keys},
     {"granite", "granite", "model.", kGranite, kLlama, llama_keys},
 };
 

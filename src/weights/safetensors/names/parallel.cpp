@@ -32,6 +32,24 @@ constexpr TensorRule kPhi3[] = {
     {"layers.#.mlp.down_proj", "blk.#.ffn_down"},
 };
 
+constexpr TensorRule kPhi[] = {
+    {"embed_tokens", "token_embd"},
+    {"final_layernorm", "output_norm"},
+    {"layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"layers.#.self_attn.dense", "blk.#.attn_output"},
+    {"layers.#.mlp.fc1", "blk.#.ffn_up"},
+    {"layers.#.mlp.fc2", "blk.#.ffn_down"},
+};
+
+void phi_keys(Translation& t) {
+  t.require("hidden_act", "gelu_new", "gelu_pytorch_tanh");
+  t.require_flag("qk_layernorm", false);
+  usual_rope(t);
+}
+
 constexpr KeyRule kLogits[] = {{"logit_scale", "logit_scale", kReal}};
 
 void cohere_keys(Translation& t) {
@@ -62,6 +80,7 @@ void phi3_keys(Translation& t) {
 constexpr Family kFamilies[] = {
     {"cohere", "command-r", "model.", kLogits, kCohere, cohere_keys},
     {"cohere2", "cohere2", "model.", kLogits, kCohere, cohere2_keys},
+    {"phi", "phi2", "model.", {}, kPhi, phi_keys},
     {"phi3", "phi3", "model.", {}, kPhi3, phi3_keys},
 };
 

@@ -42,6 +42,10 @@ constexpr TensorRule kQwenNext[] = {
     {"layers.#.self_attn.k_norm", "blk.#.attn_k_norm", Change::kAddOne},
     {"layers.#.linear_attn.in_proj_qkvz", "blk.#.ssm_in"},
     {"layers.#.linear_attn.in_proj_ba", "blk.#.ssm_ba"},
+    {"layers.#.linear_attn.in_proj_qkv", "blk.#.attn_qkv"},
+    {"layers.#.linear_attn.in_proj_z", "blk.#.attn_gate"},
+    {"layers.#.linear_attn.in_proj_a", "blk.#.ssm_alpha"},
+    {"layers.#.linear_attn.in_proj_b", "blk.#.ssm_beta"},
     {"layers.#.linear_attn.conv1d.weight", "blk.#.ssm_conv1d.weight", Change::kSqueeze, true},
     {"layers.#.linear_attn.A_log", "blk.#.ssm_a", Change::kNegExp, true},
     {"layers.#.linear_attn.dt_bias", "blk.#.ssm_dt.bias", Change::kNone, true},
@@ -67,12 +71,14 @@ void dense_keys(Translation& t) {
                 "config.json: key 'layer_types': expected full_attention in every layer of a '{}' "
                 "model",
                 t.model_type());
-  for (const char* described : {"attention_bias", "sliding_window", "max_window_layers"})
+  for (const char* described :
+       {"attention_bias", "sliding_window", "max_window_layers", "qkv_bias"})
     t.config().ignore(described);
 }
 
 constexpr KeyRule kExperts[] = {
     {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
     {"num_experts_per_tok", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
@@ -85,7 +91,10 @@ void expert_keys(Translation& t) {
 }
 
 void expert_tensors(Translation& t) {
-  usual_experts(t, "layers.#.mlp.experts", t.config().u32("num_experts"));
+  const Config& config = t.config();
+  usual_experts(
+      t, "layers.#.mlp.experts",
+      config.has("num_experts") ? config.u32("num_experts") : config.u32("num_local_experts"));
   for (std::uint32_t i = 0; i < t.layers(); ++i) {
     const std::string gate = "layers." + std::to_string(i) + ".mlp.shared_expert_gate.weight";
     if (t.has(gate))
@@ -126,12 +135,22 @@ void next_keys(Translation& t) {
   t.set("full_attention_interval", interval);
 }
 
+// Value heads stand beside the key head that they read; GGUF files have them reordered.
+void qwen3_5_keys(Translation& t) {
+  next_keys(t);
+  t.set("ssm.value_heads_grouped", true);
+  describe(t, {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "attn_output_gate",
+               "mamba_ssm_dtype", "full_attention_interval"});
+}
+
 constexpr Family kFamilies[] = {
     {"qwen2", "qwen2", "model.", {}, kQwen, dense_keys},
     {"qwen2_moe", "qwen2moe", "model.", kExperts, kQwen, expert_keys, expert_tensors},
     {"qwen3", "qwen3", "model.", {}, kQwen, dense_keys},
     {"qwen3_moe", "qwen3moe", "model.", kExperts, kQwen, expert_keys, expert_tensors},
     {"qwen3_next", "qwen3next", "model.", kNextKeys, kQwenNext, next_keys, expert_tensors},
+    {"qwen3_5_text", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys},
+    {"qwen3_5", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys},
 };
 
 }  // namespace
