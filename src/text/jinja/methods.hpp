@@ -35,5 +35,7 @@ std::optional<Value> cycler_method(const Value& object, std::string_view name);
 
 /// The method of a string, or null. Throws for one that is not supported.
 BuiltinFunction find_string_method(std::string_view name);
+/// The part of them that ask about characters: isdigit, ...
+BuiltinFunction find_string_question(std::string_view name);
 
 }  // namespace lemma::text::jinja

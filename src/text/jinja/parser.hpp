@@ -72,7 +72,9 @@ class ExpressionParser {
  private:
   friend class Level;
   ExpressionPtr make(ExpressionKind kind, Position at);
-  /// Adds `child`, which may be null, and accounts for its depth.
+  /// Accounts for a child's depth; throws where the tree is too deep.
+  static void deepen(Expression& parent, const Expression& child);
+  /// Adds `child`, which may be null.
   void adopt(Expression& parent, ExpressionPtr child);
   void adopt_call(Expression& parent);
   ExpressionPtr binary(ExpressionKind kind, Position at, ExpressionPtr left, ExpressionPtr right);
