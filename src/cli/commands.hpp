@@ -13,6 +13,7 @@ int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);
 int logits(const LogitsOptions& options);
 int show(const ShowOptions& options);
+int show_files(const ShowFilesOptions& options);
 int check(const CheckOptions& options);
 int bench(const BenchOptions& options);
 int eval(const EvalOptions& options);

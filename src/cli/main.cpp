@@ -26,6 +26,7 @@ struct Dispatch {
   int operator()(const cli::DetokenizeOptions& options) const { return cli::detokenize(options); }
   int operator()(const cli::LogitsOptions& options) const { return cli::logits(options); }
   int operator()(const cli::ShowOptions& options) const { return cli::show(options); }
+  int operator()(const cli::ShowFilesOptions& options) const { return cli::show_files(options); }
   int operator()(const cli::CheckOptions& options) const { return cli::check(options); }
   int operator()(const cli::BenchOptions& options) const { return cli::bench(options); }
   int operator()(const cli::EvalOptions& options) const { return cli::eval(options); }

@@ -129,6 +129,14 @@ struct ExplainOptions {
   std::optional<std::filesystem::path> html{};
 };
 
+/// `lemma show --verify` and `--diff`: what is in the files.
+struct ShowFilesOptions {
+  std::filesystem::path model;
+  std::optional<std::filesystem::path> other;  ///< to compare with; none: verify
+  int threads = 0;
+  bool json = false;
+};
+
 struct QuantizeOptions {
   std::filesystem::path in, out;
   std::string format;
@@ -148,10 +156,10 @@ struct RemoveOptions {
   std::string model;  ///< as `list` shows it
 };
 
-using Command =
-    std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions, LogitsOptions,
-                 ShowOptions, CheckOptions, BenchOptions, EvalOptions, CaptureOptions,
-                 ExplainOptions, QuantizeOptions, PullOptions, ListOptions, RemoveOptions>;
+using Command = std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions,
+                             LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
+                             CaptureOptions, ExplainOptions, ShowFilesOptions, QuantizeOptions,
+                             PullOptions, ListOptions, RemoveOptions>;
 
 /// A command to carry out, with notes for stderr as its text; or, without one, a text to print and
 /// the status to exit with: on stdout where that is 0 (help that was asked for), else on stderr.

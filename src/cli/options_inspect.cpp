@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,10 +45,17 @@ CommandLine parse_logits(Arguments arguments) {
                                "tokens from position N on count as generated, not as entered");
   parser.flag("--hidden", options.hidden,
               "write the last hidden state, [T, D], instead of the logits");
+  parser.path("--draft-out", options.draft_out, "FILE",
+              "run the model's draft block too and write its logits here, [T - 1, V]: row i read "
+              "token i + 1 and predicts the one after it (further blocks: FILE.1, ...)");
+  parser.path("--draft", options.draft, "FILE", "take the draft block from this file");
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     parser.refuse_together("--cut", "--stepwise", "every position is cut already");
+    parser.refuse_together("--draft-out", "--hidden", "a draft block is run for its logits");
+    if (parser.given("--draft") && !parser.given("--draft-out"))
+      refuse("--draft has no effect without --draft-out");
     if (parser.given("--cut")) options.cuts = parse_numbers("--cut", cuts, 1, kMaxU32 - 1);
     parser.report_idle_machine_options(options.model);
     return std::move(options);
@@ -57,14 +65,28 @@ CommandLine parse_logits(Arguments arguments) {
 CommandLine parse_show(Arguments arguments) {
   Parser parser("show", "MODEL [options]",
                 "Describes a model: metadata, plan, what it needs in memory, and which "
-                "implementation runs each operation here.",
+                "implementation runs each operation here.\nWith --verify or --diff it reads the "
+                "files instead and runs nothing; status 1 means that numbers are not finite,\nor "
+                "that the two differ.",
                 "lemma show model.gguf --ctx 8192");
   ShowOptions options;
+  std::optional<std::filesystem::path> other;
+  bool verify = false;
   parser.model(options.model.path);
   parser.flag("--json", options.json, "everything as one JSON object");
+  parser.path("--draft", options.draft, "FILE", "with the draft block of this file");
+  parser.flag("--verify", verify,
+              "read every tensor: its checksum, its size, and whether its numbers are finite");
+  parser.path("--diff", other, "MODEL",
+              "keys and tensors in which this model differs, and by how much");
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.refuse_together("--verify", "--diff", "one at a time");
+    parser.refuse_together("--draft", "--verify", "verify its file by itself");
+    parser.refuse_together("--draft", "--diff", "compare its file by itself");
+    if (verify || other)
+      return ShowFilesOptions{options.model.path, other, options.model.threads, options.json};
     parser.report_idle_machine_options(options.model);
     return std::move(options);
   });

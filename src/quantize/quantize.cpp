@@ -17,7 +17,7 @@
 #include "quantize/weight_uses.hpp"
 #include "weights/gguf/checkpoint.hpp"
 #include "weights/gguf/writer.hpp"
-#include "weights/view.hpp"
+#include "weights/rows_of.hpp"
 
 namespace lemma::quantize {
 namespace {
@@ -41,13 +41,6 @@ std::uint32_t layer_of(std::string_view name) {
     layer = layer * 10 + static_cast<std::uint32_t>(c - '0');
   }
   return layer;
-}
-
-/// All of a tensor, as rows of its innermost dimension.
-weights::Matrix whole(const weights::Checkpoint& checkpoint, const TensorInfo& tensor) {
-  const bool vector = tensor.elements() == tensor.row_elements() || tensor.row_elements() == 1;
-  return weights::bind(checkpoint, {tensor.name, {}}, vector ? 1 : tensor.rows(),
-                       vector ? tensor.elements() : tensor.row_elements());
 }
 
 std::size_t matrices_of(const TensorInfo& tensor) {
@@ -95,7 +88,7 @@ class Encoder {
   Encoder(const weights::Checkpoint& checkpoint, const Planned& planned,
           const std::optional<Importance::Entry>& importance, base::ThreadPool& pool)
       : tensor_(*planned.source),
-        matrix_(whole(checkpoint, tensor_)),
+        matrix_(weights::rows_of(checkpoint, tensor_)),
         from_(weights::traits(tensor_.format)),
         to_(weights::traits(planned.format)),
         pool_(pool) {
@@ -280,7 +273,7 @@ Report quantize(const weights::Checkpoint& checkpoint, const std::filesystem::pa
         [&, importance = std::move(importance)](const Writer::Sink& sink) {
           const std::uint64_t before = done;
           if (planned.format == tensor.format) {
-            const weights::Matrix matrix = whole(checkpoint, tensor);
+            const weights::Matrix matrix = weights::rows_of(checkpoint, tensor);
             sink({matrix.bytes, matrix.size_bytes()});
           } else {
             Encoder(checkpoint, planned, importance, pool).stream(sink, [&](std::uint64_t rows) {
