@@ -29,7 +29,7 @@ class BorrowedExecutor final : public Executor {
       : operation_(std::move(operation)),
         weights_(context),
         operations_({context.program, weights_, context.state, context.arena},
-                    std::span(&operation_, 1), context.max_rows) {}
+                    std::span(&operation_, 1), context.max_rows, context.max_logit_rows) {}
 
   void run(Context& context) noexcept override {
     operations_.run(operation_, context.step(), [&](std::size_t row, backend::Tensor tensor) {

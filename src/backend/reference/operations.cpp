@@ -10,7 +10,7 @@
 namespace lemma::reference {
 
 Operations::Operations(const Memory& memory, std::span<const backend::Operation> operations,
-                       std::uint32_t max_rows)
+                       std::uint32_t max_rows, std::uint32_t logit_rows)
     : memory_(memory) {
   const std::size_t slots = memory.program.slots.size();
   slopes_.resize(slots);
@@ -22,6 +22,10 @@ Operations::Operations(const Memory& memory, std::span<const backend::Operation>
       for (const algorithm::RopeSpec& rope : memory.program.ropes) ropes_.emplace_back(rope);
     if (const auto* mlp = std::get_if<backend::Mlp>(&operation))
       hidden = std::max<std::size_t>(hidden, mlp->spec.hidden);
+    if (const auto* head = std::get_if<backend::Head>(&operation)) {
+      gathered_.resize(std::size_t{logit_rows} * head->in.width);
+      logits_.resize(std::size_t{logit_rows} * memory.program.vocabulary);
+    }
     if (const auto* attend = std::get_if<backend::Attend>(&operation)) {
       const algorithm::GqaSpec& spec = attend->spec;
       if (spec.alibi_max_bias > 0.f)

@@ -36,9 +36,10 @@ class Operations {
   /// Told of each row that came to something that is not finite, and where it was seen.
   using Failed = base::FunctionRef<void(std::size_t row, backend::Tensor tensor)>;
 
-  /// Makes ready for `operations`, some or all of the program's.
+  /// Makes ready for `operations`, some or all of the program's, and steps of at most `max_rows`
+  /// rows, of which `logit_rows` want logits.
   Operations(const Memory& memory, std::span<const backend::Operation> operations,
-             std::uint32_t max_rows);
+             std::uint32_t max_rows, std::uint32_t logit_rows);
 
   /// Runs one of them for all rows of `step`. A row that fails leaves the others untouched.
   void run(const backend::Operation& operation, const backend::Step& step, Failed failed) noexcept;

@@ -102,8 +102,9 @@ void Operations::run(const backend::Add& op) noexcept {
 void Operations::run(const backend::Head& op) noexcept {
   const std::size_t wanted = step_->logit_rows.size();
   const std::size_t vocabulary = memory_.program.vocabulary;
+  LEMMA_CHECK(wanted * vocabulary <= logits_.size());
   const std::span<float> gathered = grown(gathered_, wanted * op.in.width);
-  const std::span<float> logits = grown(logits_, wanted * vocabulary);
+  const std::span<float> logits(logits_.data(), wanted * vocabulary);
   for (std::size_t i = 0; i < wanted; ++i)
     std::copy_n(memory_.arena.row(op.in, step_->logit_rows[i]), op.in.width,
                 gathered.begin() + static_cast<std::ptrdiff_t>(i * op.in.width));

@@ -15,7 +15,8 @@ ReferenceExecutable::ReferenceExecutable(const backend::Program& program,
     : program_(program),
       state_(state),
       arena_(program, options.max_rows),
-      operations_({program, weights, state, arena_}, program.operations, options.max_rows),
+      operations_({program, weights, state, arena_}, program.operations, options.max_rows,
+                  options.max_logit_rows ? options.max_logit_rows : options.max_rows),
       observers_(program.tensors.size()),
       segment_of_(options.max_rows) {
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
