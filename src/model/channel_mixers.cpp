@@ -58,7 +58,7 @@ std::pair<Tensor, Tensor> Recorder::route(const Moe& moe, Input input) {
   backend::Route op{.spec = spec, .logits = project(moe.router, x, spec.experts, "router")};
   op.correction = bind_vector(moe.correction, spec.experts);
   op.expert_scale = bind_vector(moe.expert_scale, spec.experts);
-  op.hash_table = bind(moe.hash_table, plan_.vocabulary, spec.chosen, WeightUse::kTable);
+  op.hash_table = weights_.bind_routes(moe.hash_table, plan_.vocabulary, spec);
   op.ids = tensor("experts_chosen", spec.chosen);
   op.weights = tensor("expert_weights", spec.chosen);
   emit(op);

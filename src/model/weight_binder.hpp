@@ -24,6 +24,10 @@ class WeightBinder {
   /// tensor has another shape.
   backend::WeightId bind(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
                          backend::WeightUse use);
+  /// A table [vocabulary, k] of experts by token id, kNoWeight for an empty `ref`. Throws kBadFile
+  /// naming the token whose row is no choice of k experts.
+  backend::WeightId bind_routes(const WeightRef& ref, std::uint64_t vocabulary,
+                                const algorithm::RoutingSpec& spec);
 
   const weights::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
 
