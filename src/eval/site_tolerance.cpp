@@ -19,24 +19,72 @@ using algorithm::Tolerance;
 using base::Overloaded;
 namespace tolerance = algorithm::tolerance;
 
-/// One operation on equal inputs.
-Tolerance own_tolerance(const backend::Operation& operation, bool int8) {
+constexpr Tolerance kExact{};
+
+/// One operation on equal inputs and state: its output `index`, in the order of backend::outputs.
+/// `int8`: it rounds its activations. Every operation has its own line, so that a new one does not
+/// compile without a thought about its rounding.
+Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, bool int8) {
+  const auto product = [int8](std::uint64_t k) {
+    return int8 ? tolerance::kInt8Project : tolerance::project(k);
+  };
+  const auto block = [int8](const algorithm::MlpSpec& spec) {
+    return int8 ? tolerance::kInt8Mlp : tolerance::mlp(spec.width, spec.hidden);
+  };
+  const auto streams = [](const algorithm::HyperConnectionSpec& spec) {
+    return tolerance::hyper_connection(spec.state_size());
+  };
   return std::visit(
-      Overloaded{[](const backend::Norm&) { return tolerance::kNorm; },
-                 [](const backend::Rotate&) { return tolerance::kRotate; },
-                 [](const backend::Attend&) { return tolerance::kAttend; },
-                 [&](const backend::Project& op) {
-                   return int8 ? tolerance::kInt8Project : tolerance::project(op.in.width);
-                 },
-                 [&](const backend::Mlp& op) {
-                   return int8 ? tolerance::kInt8Mlp
-                               : tolerance::mlp(op.spec.width, op.spec.hidden);
-                 },
-                 [&](const backend::Head& op) {
-                   return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
-                 },
-                 [](const auto&) { return tolerance::kElementwise; }},
+      Overloaded{
+          // Decoding rounds nothing; one product and two sums.
+          [](const backend::Embed&) { return tolerance::kElementwise; },
+          [](const backend::Receive&) { return kExact; },
+          [](const backend::Norm&) { return tolerance::kNorm; },
+          [&](const backend::Project& op) { return product(op.in.width); },
+          [&](const backend::ProjectGroups& op) { return product(op.spec.in); },
+          [](const backend::Rotate&) { return tolerance::kRotate; },
+          [](const backend::Store&) { return kExact; },  // writes state only, in one format
+          [](const backend::Attend&) { return tolerance::kAttend; },
+          // Three products in a row where weights are quantized: queries, scores, means.
+          [&](const backend::AttendLatent& op) {
+            return int8 ? tolerance::kInt8Mlp : tolerance::absorbed(op.spec.latent_rank);
+          },
+          // Entries are pooled by either side for itself, as exactly as a norm.
+          [](const backend::AttendCompressed&) { return tolerance::kAttend + tolerance::kNorm; },
+          // Whole numbers: the same choice, or a fault (or a tie within rounding).
+          [](const backend::Select&) { return kExact; },
+          [](const backend::Compress&) { return kExact; },  // writes state only
+          // The matrix carries what both sides rounded at earlier tokens; the output norm and the
+          // gate follow the reading of it.
+          [](const backend::Recur&) {
+            return tolerance::kDeltaCells + tolerance::kNorm + tolerance::kElementwise;
+          },
+          [](const backend::Gate&) { return tolerance::kElementwise; },
+          [](const backend::Activate&) { return tolerance::kElementwise; },
+          [&](const backend::Mlp& op) { return block(op.spec); },
+          [&](const backend::Route&) { return index == 0 ? kExact : tolerance::kRoute; },
+          // A mean of blocks by weights that are equal on both sides.
+          [&](const backend::Experts& op) { return block(op.spec) + tolerance::kElementwise; },
+          [](const backend::Add&) { return tolerance::kElementwise; },
+          [](const backend::StreamsEnter&) { return kExact; },  // copies
+          [&](const backend::StreamsRead& op) { return streams(op.spec); },
+          // Sums of as many terms as there are streams, and one.
+          [](const backend::StreamsWrite&) { return tolerance::kElementwise; },
+          [&](const backend::StreamsLeave& op) { return streams(op.spec); },
+          // Scores by a norm and a product, then a mean, as in attention.
+          [](const backend::MixResidual& op) {
+            return tolerance::kNorm + tolerance::project(op.spec.width) + tolerance::kAttend;
+          },
+          [&](const backend::Head& op) {
+            return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
+          }},
       operation);
+}
+
+/// True where data_bounds.hpp knows what int8 activations do to an operation's very data.
+bool has_data_bounds(const backend::Operation& operation) {
+  return std::holds_alternative<backend::Project>(operation) ||
+         std::holds_alternative<backend::Mlp>(operation);
 }
 
 /// What a row carries after `layers` layers on the backend's own rows.
@@ -104,14 +152,16 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
     const std::vector<backend::Tensor> outputs = backend::outputs(operation);
     if (outputs.empty()) continue;
     const std::string& first = program.tensors[std::size_t(outputs[0].id)].name;
-    for (const backend::Tensor& output : outputs) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const backend::Tensor output = outputs[i];
       SiteTolerance& site = sites[std::size_t(output.id)];
       site.name = program.tensors[std::size_t(output.id)].name;
       split_name(site);
       if (site.layer) layers = *site.layer + 1;
       site.operation = backend::operation_name(operation);
       site.rounds = rounds[first];
-      site.tolerance = own_tolerance(operation, site.rounds && !options.teacher_forced) +
+      const bool bounded = options.teacher_forced && has_data_bounds(operation);
+      site.tolerance = own_tolerance(operation, i, site.rounds && !bounded) +
                        inherited(layers, any_rounds, options);
       limit_rms(site);
     }
@@ -122,7 +172,7 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
   logits.operation = "head";
   for (const backend::Operation& operation : program.operations) {
     if (!std::holds_alternative<backend::Head>(operation)) continue;
-    logits.tolerance = own_tolerance(operation, rounds[""]);
+    logits.tolerance = own_tolerance(operation, 0, rounds[""]);
     // The final norm and the head carry the hidden state's error on, as tolerance::logits says.
     logits.tolerance = logits.tolerance + 2.0 * inherited(layers, any_rounds, options);
     limit_rms(logits);
