@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden_models.hpp"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #include <nlohmann/json.hpp>
+
+#include "test_data.hpp"
 
 namespace lemma::test {
 
@@ -87,6 +87,14 @@ std::vector<std::string> golden_variants() {
           "bailingmoe3"};
 }
 
+std::vector<std::filesystem::path> own_goldens() {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "tests" / "goldens"))
+    if (std::filesystem::exists(entry.path() / "model.gguf")) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
 std::vector<float> read_f32(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(in)), {});
@@ -115,51 +123,7 @@ Golden read_golden(const std::filesystem::path& folder) {
 }
 
 GoldenRun open_golden(const std::filesystem::path& model, const GoldenOptions& options) {
-  runtime::LoadOptions load;
-  load.backend = options.backend;
-  load.threads = options.threads;
-  load.numerics = options.numerics;
-  GoldenRun run;
-  run.model = runtime::LoadedModel::open(model, load);
-  runtime::StateOptions state;
-  state.format = options.format;
-  state.page_size = options.page_size;
-  state.sequences = options.sequences;
-  run.space = std::make_unique<runtime::StateSpace>(*run.model, state);
-  return run;
-}
-
-std::vector<float> evaluate(GoldenRun& run, std::span<const std::int32_t> tokens,
-                            const runtime::Chunking& chunking) {
-  std::vector<float> all;
-  all.reserve(tokens.size() * run.model->plan().vocabulary);
-  state::Sequence sequence(run.space->pool());
-  runtime::evaluate(*run.model, *run.space, sequence, tokens, chunking,
-                    [&](std::uint32_t, std::span<const float> logits) {
-                      all.insert(all.end(), logits.begin(), logits.end());
-                    });
-  return all;
-}
-
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (a.size() != b.size() || a.empty()) return kInfinity;
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return kInfinity;
-    largest = std::max(largest, std::fabs(double{a[i]} - double{b[i]}));
-  }
-  return largest;
-}
-
-std::string bit_difference(std::span<const float> expected, std::span<const float> found,
-                           std::size_t row_width) {
-  if (expected.size() != found.size()) return "sizes differ";
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (std::bit_cast<std::uint32_t>(expected[i]) != std::bit_cast<std::uint32_t>(found[i]))
-      return "row " + std::to_string(i / row_width) + " differs first, by " +
-             std::to_string(std::fabs(double{expected[i]} - double{found[i]}));
-  return "";
+  return under_test(runtime::LoadedModel::open(model, load_options(options)), options);
 }
 
 }  // namespace lemma::test

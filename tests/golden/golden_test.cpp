@@ -4,7 +4,11 @@
 #include "golden_models.hpp"
 
 #include <cstdio>
+#include <numeric>
+#include <set>
+#include <string>
 
+#include "lemma/error.hpp"
 #include "test_data.hpp"
 
 namespace lemma::test {
@@ -12,26 +16,48 @@ namespace {
 
 struct Case {
   std::string variant;
+  bool own;  ///< one of tests/goldens, else of the shared data
   BackendKind backend;
 };
 
+std::string printed(const Case& golden) {
+  return (golden.own ? "own-" : "") + golden.variant;
+}
+
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.variant;
+  std::string name = printed(info.param);
   for (char& c : name)
     if (c == '-') c = '_';
   return name + (info.param.backend == BackendKind::kCpu ? "_cpu" : "_reference");
 }
 
-std::vector<Case> cases() {
+std::vector<Case> cases(bool own) {
+  std::vector<std::string> variants;
+  if (!own) variants = golden_variants();
+  if (own)
+    for (const auto& folder : own_goldens()) variants.push_back(folder.filename().string());
   std::vector<Case> all;
   for (const BackendKind backend : {BackendKind::kReference, BackendKind::kCpu})
-    for (const std::string& variant : golden_variants()) all.push_back({variant, backend});
+    for (const std::string& variant : variants) all.push_back({variant, own, backend});
   return all;
+}
+
+/// Variants that the cpu is cut at every token of; together they hold every family of mixers.
+bool is_cut_everywhere(const std::string& variant) {
+  static const std::set<std::string> kChosen = {
+      "gemma3",     "gemma4-sharedkv", "gpt-oss",        "mpt",
+      "cohere2",    "deepseek4-csa",   "glm-dsa-shared", "deepseek4-hca-long",
+      "minimax-m3", "qwen3next",       "kimi-linear",    "deepseek2-v3-mla"};
+  return kChosen.contains(variant);
 }
 
 class GoldenModel : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
+    if (GetParam().own) {
+      golden_ = read_golden(source_dir() / "tests" / "goldens" / GetParam().variant);
+      return;
+    }
     LEMMA_TEST_DATA_OR_SKIP(folder, "goldens/" + GetParam().variant);
     golden_ = read_golden(folder);
   }
@@ -41,31 +67,60 @@ class GoldenModel : public ::testing::TestWithParam<Case> {
   }
   std::size_t vocabulary() const { return golden_.logits.size() / golden_.tokens.size(); }
 
+  /// Where the tokens are cut. A cut's first step is the prompt of that length alone.
+  /// All places: the reference on the shared data, the cpu on its chosen variants and on this
+  /// repository's own models, which are few; everybody in ./check --deep. Else three.
+  std::vector<std::uint32_t> cuts() const {
+    const auto tokens = static_cast<std::uint32_t>(golden_.tokens.size());
+    const bool cpu = GetParam().backend == BackendKind::kCpu;
+    const bool own = GetParam().own;
+    if (!deep() && (cpu ? !own && !is_cut_everywhere(GetParam().variant) : own))
+      return {1, 8, tokens - 1};
+    std::vector<std::uint32_t> all(tokens - 1);
+    std::iota(all.begin(), all.end(), 1u);
+    return all;
+  }
+
   Golden golden_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::ValuesIn(cases(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(Own, GoldenModel, ::testing::ValuesIn(cases(true)), name_of);
+
+TEST(OwnGoldens, AreThere) {
+  EXPECT_GE(own_goldens().size(), 17u);
+}
 
 TEST_P(GoldenModel, AgreesWithAnIndependentEngine) {
   GoldenRun run = open();
   const double difference = largest_difference(golden_.logits, evaluate(run, golden_.tokens));
-  std::printf(
-      "[ measured ] %-28s %-9s max |difference| %.2e of %.0e allowed\n", GetParam().variant.c_str(),
-      GetParam().backend == BackendKind::kCpu ? "cpu" : "reference", difference, golden_.tolerance);
+  std::printf("[ measured ] %-28s %-9s max |difference| %.2e of %.0e allowed\n",
+              printed(GetParam()).c_str(),
+              GetParam().backend == BackendKind::kCpu ? "cpu" : "reference", difference,
+              golden_.tolerance);
   EXPECT_LE(difference, golden_.tolerance);
 }
 
 TEST_P(GoldenModel, HasTheSameBitsCutAnywhere) {
   GoldenRun run = open();
   const std::vector<float> whole = evaluate(run, golden_.tokens);
-  const auto tokens = static_cast<std::uint32_t>(golden_.tokens.size());
-  for (std::uint32_t cut = 1; cut < tokens; ++cut)
+  for (const std::uint32_t cut : cuts())
     ASSERT_EQ(bit_difference(whole, evaluate(run, golden_.tokens, {.cuts = {cut}}), vocabulary()),
               "")
         << "cut before " << cut;
   ASSERT_EQ(
       bit_difference(whole, evaluate(run, golden_.tokens, {.cuts = {7, 8, 20, 33}}), vocabulary()),
       "");
+}
+
+TEST_P(GoldenModel, HasTheSameBitsAfterRejectedDrafts) {
+  GoldenRun run = open();
+  const std::vector<float> whole = evaluate(run, golden_.tokens);
+  for (const std::vector<std::uint32_t>& lengths :
+       {std::vector<std::uint32_t>{1, 4, 7, 8, 9, 16, 33}, std::vector<std::uint32_t>{20}})
+    EXPECT_EQ(
+        bit_difference(whole, evaluate_with_drafts(run, golden_.tokens, lengths), vocabulary()),
+        "");
 }
 
 TEST_P(GoldenModel, HasTheSameBitsTokenByToken) {
@@ -87,6 +142,7 @@ TEST_P(GoldenModel, HasTheSameBitsWithAnyPageSize) {
 }
 
 TEST_P(GoldenModel, HasTheSameBitsOnAnyNumberOfThreads) {
+  if (GetParam().backend == BackendKind::kReference) return;  // it has one
   GoldenRun one = open({.threads = 1});
   const std::vector<float> whole = evaluate(one, golden_.tokens);
   for (const int threads : {2, 3}) {
@@ -98,39 +154,17 @@ TEST_P(GoldenModel, HasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Three sequences, each at another place of the same tokens in other cuts, in shared steps.
 TEST_P(GoldenModel, HasTheSameBitsBesideOthers) {
   GoldenRun run = open({.threads = 2, .sequences = 3});
   const std::vector<float> alone = evaluate(run, golden_.tokens);
-  const std::span<const std::int32_t> tokens = golden_.tokens;
-  constexpr std::size_t kRows[3] = {1, 5, 11};
-  std::vector<state::Sequence> sequences;
-  for (int s = 0; s < 3; ++s) sequences.emplace_back(run.space->pool());
-  runtime::StepRunner runner(*run.model, *run.space);
-  std::vector<float> together[3];
-  for (bool busy = true; busy;) {
-    std::vector<runtime::StepPart> parts;
-    std::vector<std::size_t> owners;
-    for (std::size_t s = 0; s < 3; ++s) {
-      const std::size_t done = sequences[s].length();
-      const std::size_t rows = std::min(kRows[s], tokens.size() - done);
-      if (rows == 0) continue;
-      parts.push_back({&sequences[s], tokens.subspan(done, rows), state::TokenClass::kEntered,
-                       runtime::StepPart::Logits::kAll});
-      owners.push_back(s);
-    }
-    busy = !parts.empty();
-    if (!busy) break;
-    runner.run(parts);
-    for (std::size_t p = 0; p < parts.size(); ++p) {
-      runner.check(p);
-      for (std::size_t r = 0; r < parts[p].tokens.size(); ++r) {
-        const auto logits = runner.logits(p, r);
-        together[owners[p]].insert(together[owners[p]].end(), logits.begin(), logits.end());
-      }
-    }
-  }
-  for (const auto& rows : together) EXPECT_EQ(bit_difference(alone, rows, vocabulary()), "");
+  for (const auto& rows : evaluate_together(run, golden_.tokens))
+    EXPECT_EQ(bit_difference(alone, rows, vocabulary()), "");
+}
+
+TEST_P(GoldenModel, RefusesATextThatIsLongerThanItsContext) {
+  GoldenRun run = open();
+  const std::vector<std::int32_t> tokens(run.model->context() + 1, golden_.tokens[0]);
+  EXPECT_THROW(evaluate(run, tokens), Error);
 }
 
 TEST_P(GoldenModel, RunsEveryOperationOnItsOwnBackend) {
