@@ -2,6 +2,7 @@
 #include "eval/model_run.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/raise.hpp"
 
@@ -34,6 +35,11 @@ ModelRun::ModelRun(const ModelRunOptions& options)
                                                        .numerics = options.numerics,
                                                        .context = options.context,
                                                        .progress = options.progress})) {}
+
+ModelRun::ModelRun(std::unique_ptr<runtime::LoadedModel> model, KvFormat kv)
+    : model_(std::move(model)) {
+  options_.kv = kv;
+}
 
 void ModelRun::prepare(std::span<backend::Observer* const> observers, std::uint32_t max_rows,
                        std::uint32_t max_logit_rows) {

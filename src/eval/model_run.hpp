@@ -32,6 +32,8 @@ std::uint32_t logits_rows(std::uint32_t vocabulary) noexcept;
 class ModelRun {
  public:
   explicit ModelRun(const ModelRunOptions& options);
+  /// Of a model that is there already.
+  explicit ModelRun(std::unique_ptr<runtime::LoadedModel> model, KvFormat kv = KvFormat::kF32);
 
   /// Makes the state anew, for steps of at most `max_rows` rows (0: logits_rows()), of which
   /// `max_logit_rows` want logits (0: all), with these observers, which must outlive it.

@@ -109,17 +109,34 @@ std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path
       // The positions in use decide between the factor lists of some rotations.
       model->plan_ = model::make_plan(checkpoint, {.context = model->context_});
     }
-    model->backend_ = make_backend(options);
-    if (options.progress) {
-      options.progress("weights", 0.0);
-      ReportingBackend reporting(*model->backend_, checkpoint.tensors().size(), options.progress);
-      model->program_ = model::record(model->plan_, checkpoint, reporting);
-      options.progress("weights", 1.0);
-    } else {
-      model->program_ = model::record(model->plan_, checkpoint, *model->backend_);
-    }
+    model->bind(options);
     return model;
   });
+}
+
+std::unique_ptr<LoadedModel> LoadedModel::assemble(
+    std::unique_ptr<const weights::Checkpoint> weights, model::Plan plan,
+    const LoadOptions& options) {
+  plan.validate();
+  std::unique_ptr<LoadedModel> model(new LoadedModel);
+  model->checkpoint_ = std::move(weights);
+  model->plan_ = std::move(plan);
+  model->context_ = choose_context(options.context, model->plan_);
+  model->bind(options);
+  return model;
+}
+
+/// Takes the plan's weights into a backend.
+void LoadedModel::bind(const LoadOptions& options) {
+  backend_ = make_backend(options);
+  if (!options.progress) {
+    program_ = model::record(plan_, *checkpoint_, *backend_);
+    return;
+  }
+  options.progress("weights", 0.0);
+  ReportingBackend reporting(*backend_, checkpoint_->tensors().size(), options.progress);
+  program_ = model::record(plan_, *checkpoint_, reporting);
+  options.progress("weights", 1.0);
 }
 
 ModelInfo LoadedModel::info() const {

@@ -44,17 +44,22 @@ class LoadedModel {
   /// Throws lemma::Error, with the path in its message.
   static std::unique_ptr<LoadedModel> open(const std::filesystem::path& path,
                                            const LoadOptions& options);
+  /// A model that no file describes: a plan over weights that somebody has, without a tokenizer.
+  static std::unique_ptr<LoadedModel> assemble(std::unique_ptr<const weights::Checkpoint> weights,
+                                               model::Plan plan, const LoadOptions& options);
 
   const weights::Checkpoint& checkpoint() const noexcept { return *checkpoint_; }
   const model::Plan& plan() const noexcept { return plan_; }
   backend::Backend& backend() const noexcept { return *backend_; }
   const backend::Program& program() const noexcept { return program_; }
+  /// Null in an assembled model.
   const std::shared_ptr<const text::Tokenizer>& tokenizer() const noexcept { return tokenizer_; }
   std::uint32_t context() const noexcept { return context_; }
   ModelInfo info() const;
 
  private:
   LoadedModel() = default;
+  void bind(const LoadOptions& options);
   std::unique_ptr<const weights::Checkpoint> checkpoint_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   model::Plan plan_;
