@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the cpu kernels, beside what the machine can do: `memory_read` is a plain read of the
-// same amount of memory in the same run, and decode (one row) is to be read as a share of it.
+// Speed of the cpu kernels, beside what the machine can do in the same run: `memory_read` is a
+// plain read of the same amount of memory, and decode (one row) is to be read as a share of it;
+// `limit/f32` and `limit/int8` are the units that multiply, for many rows and for attention.
 //
-//   kernels_bench --benchmark_filter='memory_read|project/.*/rows:1/'
+//   kernels_bench --benchmark_filter='memory_read|limit|project/avx512/.*/rows:(1|512)/'
 //
 // bytes_per_second counts packed weights, items_per_second multiply-adds.
 #include <benchmark/benchmark.h>
@@ -18,6 +19,7 @@
 #include "base/cpu_features.hpp"
 #include "base/thread_pool.hpp"
 #include "base/topology.hpp"
+#include "limits.hpp"
 
 namespace lemma::cpu {
 namespace {
@@ -119,6 +121,13 @@ void memory_read(benchmark::State& state, int threads) {
                           static_cast<std::int64_t>(memory.size()));
 }
 
+void multiply_limit(benchmark::State& state, base::Isa isa,
+                    std::size_t (*run)(base::Isa, std::size_t)) {
+  std::size_t done = 0;
+  for (auto _ : state) done += run(isa, 1000);
+  state.SetItemsProcessed(static_cast<std::int64_t>(done));
+}
+
 void quantize(benchmark::State& state, base::Isa isa) {
   Rows rows(16);
   for (auto _ : state) {
@@ -129,31 +138,55 @@ void quantize(benchmark::State& state, base::Isa isa) {
                           static_cast<std::int64_t>(rows.x.size()));
 }
 
-/// One query head of width 128 over a piece of 64 keys: scores, softmax, weighted sum.
-void attend_piece(benchmark::State& state, base::Isa isa) {
+/// 64 queries of width 128 over a piece of 64 keys: transposition, products, softmax, weighted sum.
+void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
   constexpr std::size_t kWidth = 128;
   const KernelTable& table = kernels(isa);
-  std::vector<float> query(kWidth, 0.1f), keys(kPiece * kWidth, 0.2f), values(keys),
-      weights(kPiece), out(kWidth);
-  ProductJob job;
-  job.panel = values.data();
-  job.k_stride = kWidth;
-  job.panel_stride = kPanelRows;
-  job.k = kPiece;
-  job.columns = kWidth;
-  job.x = weights.data();
-  job.x_stride = kPiece;
-  job.rows = 1;
-  job.out = out.data();
-  job.out_stride = kWidth;
+  std::vector<float> query(queries * kWidth, 0.1f), keys(kPiece * kWidth, 0.2f), values(keys),
+      panels(keys), weights(queries * kPiece), out(queries * kWidth), mass(queries * 16),
+      largest(queries);
+  ProductJob score;
+  score.panel = panels.data();
+  score.k_stride = kPanelRows;
+  score.panel_stride = kPanelRows * kWidth;
+  score.k = kWidth;
+  score.columns = kPiece;
+  score.x = query.data();
+  score.x_stride = kWidth;
+  score.rows = queries;
+  score.out = weights.data();
+  score.out_stride = kPiece;
+  ProductJob add;
+  add.panel = values.data();
+  add.k_stride = kWidth;
+  add.panel_stride = kPanelRows;
+  add.k = kPiece;
+  add.columns = kWidth;
+  add.x = weights.data();
+  add.x_stride = kPiece;
+  add.rows = queries;
+  add.out = out.data();
+  add.out_stride = kWidth;
+  add.accumulate = true;
   for (auto _ : state) {
-    table.scores(query.data(), keys.data(), kWidth, kPiece, kWidth, weights.data());
-    table.soften(weights.data(), table.largest(weights.data()));
-    table.product(job);
+    for (std::size_t place = 0; place < kPiece; place += kPanelRows) {
+      table.transpose(keys.data() + place * kWidth, kWidth, kWidth, panels.data() + place * kWidth);
+    }
+    table.product(score);
+    for (std::size_t q = 0; q < queries; ++q) {
+      SoftenJob job;
+      job.weights = weights.data() + q * kPiece;
+      job.largest = largest.data() + q;
+      job.mass = mass.data() + q * 16;
+      job.sums = out.data() + q * kWidth;
+      job.width = kWidth;
+      table.soften(job);
+    }
+    table.product(add);
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) *
-                          static_cast<std::int64_t>(2 * kPiece * kWidth));
+                          static_cast<std::int64_t>(2 * queries * kPiece * kWidth));
 }
 
 void silu(benchmark::State& state, base::Isa isa) {
@@ -192,8 +225,15 @@ void register_all() {
       benchmark::RegisterBenchmark((what + "/" + name).c_str(),
                                    [=](benchmark::State& state) { body(state, isa); });
     };
+    if (run_f32_limit(isa, 1) > 0) {
+      add("limit/f32", [](auto& s, base::Isa i) { multiply_limit(s, i, run_f32_limit); });
+      add("limit/int8", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int8_limit); });
+    }
     add("quantize", quantize);
-    add("attend_piece", attend_piece);
+    for (const std::size_t queries : {1u, 8u, 64u}) {
+      add("attend_piece/queries:" + std::to_string(queries),
+          [queries](benchmark::State& s, base::Isa i) { attend_piece(s, i, queries); });
+    }
     add("silu", silu);
   }
 }

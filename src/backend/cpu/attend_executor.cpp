@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over key-value heads. A thread takes one KV head of up to 8 consecutive rows of a
+// Attention over key-value heads. A thread takes one KV head of a block of consecutive rows of a
 // segment, so that keys and values are decoded once for all their query heads; where each row has
-// its own list of keys, one KV head of one row.
+// its own list of keys, one KV head of one row. Where that leaves threads without work, as in the
+// decoding of one long sequence, they share out the history's spans of 512 positions, whose results
+// are then merged in ascending order: the same numbers.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -14,11 +16,49 @@
 namespace lemma::cpu {
 namespace {
 
-/// One thread's memory.
+/// Queries of a block: 8 tiles of the widest product, against which the decoding of their keys and
+/// values counts little.
+constexpr std::size_t kBlockQueries = 64;
+/// Fewer items than this for each thread are split by spans.
+constexpr std::size_t kItemsPerThread = 4;
+/// Spans that are computed before they are merged: 16,384 positions.
+constexpr std::size_t kSpansAtOnce = 32;
+
+std::size_t block_rows(std::size_t heads) noexcept {
+  return std::max<std::size_t>(1, kBlockQueries / heads);
+}
+
+/// Memory of an attention, shared by the layers. Shape: query heads of a KV head, key width, value
+/// width, list limit.
 struct Scratch {
-  std::vector<float> queries;  ///< [8 rows x query heads of a KV head, d padded]
-  std::vector<std::uint32_t> list;
-  Pieces pieces;
+  struct Thread {
+    std::vector<float> queries;  ///< [queries of a block, d padded]
+    std::vector<std::uint32_t> list;
+    Pieces pieces;
+  };
+
+  Scratch(const Context& context, std::span<const std::size_t> shape) {
+    const std::size_t queries = block_rows(shape[0]) * shape[0];
+    for (int t = 0; t < context.pool.threads(); ++t) {
+      threads.push_back({std::vector<float>(queries * padded(shape[1])),
+                         std::vector<std::uint32_t>(shape[3]),
+                         Pieces(queries, shape[1], shape[2], false)});
+    }
+    blocks.resize(context.max_rows);
+    part_floats = threads.front().pieces.part_floats(queries);
+    parts.resize(kItemsPerThread * threads.size() * (kSpansAtOnce + 1) * part_floats);
+  }
+  std::size_t bytes() const noexcept {
+    const Thread& t = threads.front();
+    return threads.size() * (t.queries.size() * sizeof(float) +
+                             t.list.size() * sizeof(std::uint32_t) + t.pieces.bytes()) +
+           blocks.size() * sizeof(RowBlock) + parts.size() * sizeof(float);
+  }
+
+  std::vector<Thread> threads;
+  std::vector<RowBlock> blocks;  ///< of the running step
+  std::size_t part_floats = 0;
+  std::vector<float> parts;  ///< [items, spans at once + 1, part_floats]
 };
 
 class AttendExecutor final : public Executor {
@@ -36,12 +76,7 @@ class AttendExecutor final : public Executor {
     if (spec_.alibi_max_bias > 0.f) {
       slopes_ = algorithm::alibi_slopes(spec_.query_heads, spec_.alibi_max_bias);
     }
-    const std::size_t queries = Context::kRowBlock * heads_;
-    for (int t = 0; t < context.pool.threads(); ++t) {
-      scratch_.push_back({std::vector<float>(queries * padded(spec_.head_dim)),
-                          std::vector<std::uint32_t>(list_limit_),
-                          Pieces(queries, spec_.head_dim, spec_.value_dim, false)});
-    }
+    scratch_ = &context.shared<Scratch>({heads_, spec_.head_dim, spec_.value_dim, list_limit_});
   }
 
   void run(Context& context) noexcept override {
@@ -50,70 +85,122 @@ class AttendExecutor final : public Executor {
       const std::size_t work = rows * list_limit_ * spec_.query_heads * spec_.head_dim * 2;
       context.each(rows * kv_heads, work, [&](std::size_t item, int thread) {
         attend_list(context, item / kv_heads, item % kv_heads,
-                    scratch_[static_cast<std::size_t>(thread)]);
+                    scratch_->threads[static_cast<std::size_t>(thread)]);
       });
       return context.settle(op_.selection);
     }
-    const std::span<const RowBlock> blocks = context.row_blocks();
-    std::size_t work = 0;
+    const std::size_t count =
+        cut_rows(context.step(), static_cast<std::uint32_t>(block_rows(heads_)), scratch_->blocks);
+    const std::span<const RowBlock> blocks(scratch_->blocks.data(), count);
+    std::size_t work = 0, longest = 0;
     for (const backend::Segment& segment : context.step().segments) {
-      work += std::size_t{segment.rows} * (segment.past + segment.rows);
+      const std::size_t end = segment.past + segment.rows;
+      work += segment.rows * end;
+      longest =
+          std::max(longest, spec_.window == 0 ? end : std::min<std::size_t>(end, spec_.window));
     }
     work *= spec_.query_heads * (spec_.head_dim + spec_.value_dim);
-    context.each(blocks.size() * kv_heads, work, [&](std::size_t item, int thread) {
-      attend_ranges(context, blocks[item / kv_heads], item % kv_heads,
-                    scratch_[static_cast<std::size_t>(thread)]);
+    const std::size_t items = count * kv_heads;
+    if (longest > kSpan && items < kItemsPerThread * scratch_->threads.size()) {
+      return attend_by_spans(context, blocks, work);
+    }
+    context.each(items, work, [&](std::size_t item, int thread) {
+      const std::size_t i = items - 1 - item;  // the longest histories first
+      const RowBlock& block = blocks[i / kv_heads];
+      Scratch::Thread& own = scratch_->threads[static_cast<std::size_t>(thread)];
+      begin(context, block, i % kv_heads, own);
+      attend(context, block, i % kv_heads, {0, ~std::uint32_t{0}}, own);
+      finish(context, block, i % kv_heads, own);
     });
   }
 
-  std::size_t scratch_bytes() const noexcept override {
-    const Scratch& s = scratch_.front();
-    return scratch_.size() * (s.queries.size() * sizeof(float) +
-                              s.list.size() * sizeof(std::uint32_t) + s.pieces.bytes());
-  }
-
  private:
-  /// Reads a key and a value of one KV head as the state holds them.
+  using Thread = Scratch::Thread;
+
+  /// Reads keys and values of one KV head as the state holds them.
   auto decoder(Context& context, const backend::Segment& segment, std::size_t kv_head,
-               Scratch& scratch) const noexcept {
-    return [this, &context, &segment, kv_head, &scratch](std::uint32_t j, std::size_t place) {
-      context.decode_row(op_.key, *segment.sequence, j, kv_head * spec_.head_dim, spec_.head_dim,
-                         scratch.pieces.key(place));
-      context.decode_row(op_.value, *segment.sequence, j, kv_head * spec_.value_dim,
-                         spec_.value_dim, scratch.pieces.value(place));
+               Pieces& pieces) const noexcept {
+    return [this, &context, &segment, kv_head, &pieces](std::uint32_t first, std::size_t count,
+                                                        std::size_t place) {
+      context.decode_rows(op_.key, *segment.sequence, first, count, kv_head * spec_.head_dim,
+                          spec_.head_dim, pieces.key(place), pieces.key_stride());
+      context.decode_rows(op_.value, *segment.sequence, first, count, kv_head * spec_.value_dim,
+                          spec_.value_dim, pieces.value(place), pieces.value_stride());
     };
   }
 
-  void attend_ranges(Context& context, const RowBlock& block, std::size_t kv_head,
-                     Scratch& scratch) noexcept {
+  /// Attends to what the block's rows see within `limits`.
+  void attend(Context& context, const RowBlock& block, std::size_t kv_head,
+              algorithm::VisibleRange limits, Thread& own) const noexcept {
     const backend::Segment& segment = context.step().segments[block.segment];
-    std::array<algorithm::VisibleRange, Context::kRowBlock> ranges;
+    std::array<algorithm::VisibleRange, kBlockQueries> ranges;
     for (std::uint32_t i = 0; i < block.rows; ++i) {
-      ranges[i] = algorithm::visible_range(segment.past + block.first + i, spec_.window,
-                                           spec_.causal ? 0 : segment.past + segment.rows);
+      const algorithm::VisibleRange range =
+          algorithm::visible_range(segment.past + block.first + i, spec_.window,
+                                   spec_.causal ? 0 : segment.past + segment.rows);
+      ranges[i] = {std::clamp(range.begin, limits.begin, limits.end),
+                   std::clamp(range.end, limits.begin, limits.end)};
     }
-    const std::size_t first = segment.first_row + block.first;
-    begin(context, first, block.rows, kv_head, scratch);
-    scratch.pieces.attend(context.kernels, rule(context, first, kv_head),
-                          {ranges.data(), block.rows}, decoder(context, segment, kv_head, scratch));
-    finish(context, first, block.rows, kv_head, scratch);
+    own.pieces.attend(context.kernels, rule(context, first_row(context, block), kv_head),
+                      {ranges.data(), block.rows}, decoder(context, segment, kv_head, own.pieces));
   }
 
-  void attend_list(Context& context, std::size_t row, std::size_t kv_head,
-                   Scratch& scratch) noexcept {
+  /// The spans of all blocks and KV heads as items of their own, as many as the memory for their
+  /// results holds, and then their merging; until the longest history ends.
+  void attend_by_spans(Context& context, std::span<const RowBlock> blocks,
+                       std::size_t work) noexcept {
+    const std::size_t kv_heads = spec_.kv_heads, items = blocks.size() * kv_heads;
+    std::size_t first = ~std::size_t{0}, last = 0;  // spans that any row sees
+    for (const RowBlock& block : blocks) {
+      const backend::Segment& segment = context.step().segments[block.segment];
+      const std::uint32_t end = segment.past + segment.rows;
+      const auto range = algorithm::visible_range(segment.past + block.first, spec_.window,
+                                                  spec_.causal ? 0 : end);
+      first = std::min<std::size_t>(first, range.begin / kSpan);
+      last = std::max<std::size_t>(last, (end - 1) / kSpan + 1);
+    }
+    for (std::size_t from = first; from < last; from += kSpansAtOnce) {
+      const std::size_t spans = std::min(kSpansAtOnce, last - from);
+      context.each(items * spans, work, [&](std::size_t i, int thread) {
+        const std::size_t item = i / spans, span = i % spans;
+        const RowBlock& block = blocks[item / kv_heads];
+        Thread& own = scratch_->threads[static_cast<std::size_t>(thread)];
+        const auto start = static_cast<std::uint32_t>((from + span) * kSpan);
+        begin(context, block, item % kv_heads, own);
+        attend(context, block, item % kv_heads, {start, start + std::uint32_t{kSpan}}, own);
+        own.pieces.save(part(item, span));
+      });
+      context.each(items, from == first ? work : 0, [&](std::size_t item, int thread) {
+        const RowBlock& block = blocks[item / kv_heads];
+        Thread& own = scratch_->threads[static_cast<std::size_t>(thread)];
+        begin(context, block, item % kv_heads, own);
+        if (from > first) own.pieces.merge(total(item));
+        for (std::size_t span = 0; span < spans; ++span) own.pieces.merge(part(item, span));
+        if (from + spans < last) return own.pieces.save(total(item));
+        finish(context, block, item % kv_heads, own);
+      });
+    }
+  }
+  float* part(std::size_t item, std::size_t span) noexcept {
+    return scratch_->parts.data() + (item * (kSpansAtOnce + 1) + span) * scratch_->part_floats;
+  }
+  /// What the spans before those under way gave.
+  float* total(std::size_t item) noexcept { return part(item, kSpansAtOnce); }
+
+  void attend_list(Context& context, std::size_t row, std::size_t kv_head, Thread& own) noexcept {
     const backend::Segment& segment = context.segment_of(row);
     const std::uint32_t position = context.position_of(row);
     const std::span<const std::uint32_t> list =
         read_list(context.arena.row(op_.selection, row) + kv_head * (1 + list_limit_), list_limit_,
-                  position + 1, scratch.list);
-    begin(context, row, 1, kv_head, scratch);
+                  position + 1, own.list);
+    begin(context, row, 1, kv_head, own);
     if (list.empty()) {
       context.mark(row);
     } else {
-      scratch.pieces.attend(context.kernels, rule(context, row, kv_head), list,
-                            decoder(context, segment, kv_head, scratch));
+      own.pieces.attend(context.kernels, rule(context, row, kv_head), list,
+                        decoder(context, segment, kv_head, own.pieces));
     }
-    finish(context, row, 1, kv_head, scratch);
+    finish(context, row, 1, kv_head, own);
   }
 
   ScoreRule rule(const Context& context, std::size_t row, std::size_t kv_head) const noexcept {
@@ -124,34 +211,45 @@ class AttendExecutor final : public Executor {
 
   /// The queries of one KV head, times the temperature of their position, zero-padded.
   void begin(const Context& context, std::size_t first, std::size_t rows, std::size_t kv_head,
-             Scratch& scratch) const noexcept {
-    const std::size_t width = scratch.pieces.key_width();
+             Thread& own) const noexcept {
+    const std::size_t width = own.pieces.key_width();
     for (std::size_t i = 0; i < rows; ++i) {
       const float temperature = algorithm::query_temperature(spec_, context.position_of(first + i));
       const float* const row = context.arena.row(op_.query, first + i);
       for (std::size_t h = 0; h < heads_; ++h) {
         const float* const in = row + (kv_head * heads_ + h) * spec_.head_dim;
-        float* const out = scratch.queries.data() + (i * heads_ + h) * width;
+        float* const out = own.queries.data() + (i * heads_ + h) * width;
         for (std::size_t c = 0; c < spec_.head_dim; ++c) out[c] = in[c] * temperature;
       }
     }
-    scratch.pieces.begin({.first = scratch.queries.data(),
-                          .head_stride = width,
-                          .row_stride = heads_ * width,
-                          .heads = heads_,
-                          .rows = rows});
+    own.pieces.begin({.first = own.queries.data(),
+                      .head_stride = width,
+                      .row_stride = heads_ * width,
+                      .heads = heads_,
+                      .rows = rows});
+  }
+  void begin(const Context& context, const RowBlock& block, std::size_t kv_head,
+             Thread& own) const noexcept {
+    begin(context, first_row(context, block), block.rows, kv_head, own);
+  }
+  static std::size_t first_row(const Context& context, const RowBlock& block) noexcept {
+    return context.step().segments[block.segment].first_row + std::size_t{block.first};
   }
 
   void finish(Context& context, std::size_t first, std::size_t rows, std::size_t kv_head,
-              const Scratch& scratch) const noexcept {
+              const Thread& own) const noexcept {
     for (std::size_t i = 0; i < rows; ++i) {
       float* const out = context.arena.row(op_.out, first + i);
       for (std::size_t h = 0; h < heads_; ++h) {
         const std::size_t head = kv_head * heads_ + h;
-        scratch.pieces.finish(i * heads_ + h, spec_.sinks ? &sinks_[head] : nullptr,
-                              out + head * spec_.value_dim);
+        own.pieces.finish(i * heads_ + h, spec_.sinks ? &sinks_[head] : nullptr,
+                          out + head * spec_.value_dim);
       }
     }
+  }
+  void finish(Context& context, const RowBlock& block, std::size_t kv_head,
+              const Thread& own) const noexcept {
+    finish(context, first_row(context, block), block.rows, kv_head, own);
   }
 
   backend::Attend op_;
@@ -159,8 +257,8 @@ class AttendExecutor final : public Executor {
   std::size_t heads_;       ///< query heads of a KV head
   std::size_t list_limit_;  ///< keys of one list
   std::span<const float> sinks_;
-  std::vector<float> slopes_;     ///< ALiBi's, or none
-  std::vector<Scratch> scratch_;  ///< by thread
+  std::vector<float> slopes_;  ///< ALiBi's, or none
+  Scratch* scratch_;
 };
 
 }  // namespace

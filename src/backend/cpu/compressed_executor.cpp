@@ -80,9 +80,11 @@ class AttendCompressedExecutor final : public Executor {
     const std::size_t heads = std::min(kHeadGroup, heads_ - head);
     const ScoreRule rule{op_.spec.scale};
     begin(context, row, rows, head, heads, scratch);
-    const auto decoder = [&](backend::SlotId slot, std::uint32_t ratio) {
-      return [this, slot, ratio, &context, &segment, &scratch](std::uint32_t i, std::size_t place) {
-        context.decode_row(slot, *segment.sequence, i * ratio, 0, dim_, scratch.pieces.key(place));
+    const auto decoder = [&](backend::SlotId slot) {
+      return [this, slot, &context, &segment, &scratch](std::uint32_t first, std::size_t count,
+                                                        std::size_t place) {
+        context.decode_rows(slot, *segment.sequence, first, count, 0, dim_,
+                            scratch.pieces.key(place), scratch.pieces.key_stride());
       };
     };
     std::array<algorithm::VisibleRange, Context::kRowBlock> window, entries;
@@ -91,8 +93,8 @@ class AttendCompressedExecutor final : public Executor {
       window[i] = algorithm::visible_range(position, op_.spec.window);
       entries[i] = {0, op_.spec.visible_entries(position)};
     }
-    scratch.pieces.attend(context.kernels, rule, {window.data(), rows}, decoder(op_.rows, 1));
-    const auto entry = decoder(op_.entries, op_.spec.ratio);
+    scratch.pieces.attend(context.kernels, rule, {window.data(), rows}, decoder(op_.rows));
+    const auto entry = decoder(op_.entries);
     if (op_.selection) {
       scratch.pieces.attend(context.kernels, rule, list(context, row, scratch), entry);
     } else if (op_.entries >= 0) {

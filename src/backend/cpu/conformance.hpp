@@ -110,6 +110,8 @@ struct RunOptions {
   /// Token of a sequence at a position; by default spread over the vocabulary.
   std::function<std::int32_t(std::uint32_t sequence, std::uint32_t position)> token;
   std::vector<Observer*> observers;
+  /// Called with true before each step runs and with false after.
+  std::function<void(bool runs)> around;
 };
 
 /// What a run left of sequence 0, and how each step's segments ended.

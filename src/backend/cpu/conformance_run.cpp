@@ -118,7 +118,10 @@ Outcome run_case(Backend& backend, const Case& c, const RunOptions& options) {
   outcome.placements = executable->placements();
   for (const std::vector<Part>& parts : options.schedule) {
     const BuiltStep step = build_step(parts, sequences, options);
-    const std::span<const SegmentResult> results = executable->run(step.view());
+    const Step view = step.view();
+    if (options.around) options.around(true);
+    const std::span<const SegmentResult> results = executable->run(view);
+    if (options.around) options.around(false);
     outcome.results.emplace_back(results.begin(), results.end());
     for (const Segment& segment : step.segments) {
       if (segment.sequence != &sequences[0]) continue;

@@ -64,6 +64,18 @@ QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row,
           start_.sums + group * 3};
 }
 
+std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
+                     std::span<RowBlock> out) noexcept {
+  std::size_t count = 0;
+  for (std::size_t s = 0; s < step.segments.size(); ++s) {
+    const std::uint32_t all = step.segments[s].rows;
+    for (std::uint32_t first = 0; first < all; first += rows) {
+      out[count++] = {static_cast<std::uint32_t>(s), first, std::min(rows, all - first)};
+    }
+  }
+  return count;
+}
+
 Context::Context(const KernelTable& table, base::ThreadPool& threads,
                  const std::deque<Weight>& held, const backend::Program& recorded,
                  backend::HostState& pages, std::uint32_t rows, std::uint32_t logit_rows)
@@ -76,7 +88,7 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
       max_rows(rows),
       max_logit_rows(logit_rows),
       segment_of_(rows),
-      failed_(rows),
+      failed_(rows, kNowhere),
       runs_(rows),
       blocks_(rows),
       classes_differ_(token_classes_differ(table)) {
@@ -95,9 +107,10 @@ void Context::begin(const backend::Step& step) noexcept {
   LEMMA_CHECK(step.logit_rows.size() <= max_logit_rows);
   step_ = &step;
   results_.assign(step.segments.size(), {});
-  std::fill_n(failed_.begin(), step.tokens.size(), std::uint8_t{0});
+  std::fill_n(failed_.begin(), step.tokens.size(), kNowhere);
   for (Memo& memo : memos_) memo.tensor = -1;
-  run_count_ = block_count_ = 0;
+  run_count_ = 0;
+  block_count_ = cut_rows(step, kRowBlock, blocks_);
   for (std::size_t s = 0; s < step.segments.size(); ++s) {
     const backend::Segment& segment = step.segments[s];
     std::fill_n(segment_of_.begin() + segment.first_row, segment.rows,
@@ -108,10 +121,6 @@ void Context::begin(const backend::Step& step) noexcept {
       runs_[run_count_ - 1].rows += segment.rows;
     } else if (segment.rows > 0) {
       runs_[run_count_++] = {segment.first_row, segment.rows, token_class};
-    }
-    for (std::uint32_t first = 0; first < segment.rows; first += kRowBlock) {
-      const auto rows = std::min<std::uint32_t>(kRowBlock, segment.rows - first);
-      blocks_[block_count_++] = {static_cast<std::uint32_t>(s), first, rows};
     }
   }
   turn_angles();
@@ -148,11 +157,16 @@ QuantizedRows Context::quantized(backend::Tensor tensor) noexcept {
   for (const Memo& memo : memos_) {
     if (memo.tensor == tensor.id) return memo.buffer.rows(tensor.width);
   }
+  const QuantizedBuffer& buffer = begin_quantized(tensor);
+  quantize(arena.data(tensor), rows(), tensor.width, buffer);
+  return buffer.rows(tensor.width);
+}
+
+const QuantizedBuffer& Context::begin_quantized(backend::Tensor tensor) noexcept {
   Memo& memo = memos_[next_memo_];
   next_memo_ = (next_memo_ + 1) % memos_.size();
   memo.tensor = tensor.id;
-  quantize(arena.data(tensor), rows(), tensor.width, memo.buffer);
-  return memo.buffer.rows(tensor.width);
+  return memo.buffer;
 }
 
 void Context::quantize(const float* x, std::size_t count, std::size_t cols,
@@ -187,8 +201,29 @@ void Context::each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) 
 void Context::decode_row(backend::SlotId slot, const state::Sequence& sequence,
                          std::uint32_t position, std::size_t begin, std::size_t n,
                          float* out) noexcept {
+  decode_elements(state.layout().slots()[static_cast<std::size_t>(slot)],
+                  state.row(slot, sequence, position), begin, n, out);
+}
+
+void Context::decode_rows(backend::SlotId slot, const state::Sequence& sequence,
+                          std::uint32_t first, std::size_t count, std::size_t begin, std::size_t n,
+                          float* out, std::size_t stride) noexcept {
   const state::SlotPlace& place = state.layout().slots()[static_cast<std::size_t>(slot)];
-  const std::byte* const row = state.row(slot, sequence, position);
+  const std::size_t page_rows = state.layout().options().page_size / place.slot.ratio;
+  for (std::size_t done = 0; done < count;) {  // rows of a page lie side by side
+    const std::size_t index = first + done;
+    const std::size_t some = std::min(page_rows - index % page_rows, count - done);
+    const std::byte* const rows =
+        state.row(slot, sequence, static_cast<std::uint32_t>(index * place.slot.ratio));
+    for (std::size_t i = 0; i < some; ++i) {
+      decode_elements(place, rows + i * place.row_bytes, begin, n, out + (done + i) * stride);
+    }
+    done += some;
+  }
+}
+
+void Context::decode_elements(const state::SlotPlace& place, const std::byte* row,
+                              std::size_t begin, std::size_t n, float* out) const noexcept {
   const std::size_t group = place.slot.group;
   switch (place.format) {
     case algorithm::RowFormat::kF32:
@@ -206,11 +241,12 @@ void Context::decode_row(backend::SlotId slot, const state::Sequence& sequence,
 
 void Context::settle(backend::Tensor tensor) noexcept {
   for (std::size_t r = 0; r < rows(); ++r) {
-    if (failed_[r] == 0) continue;
-    failed_[r] = 0;
+    if (failed_[r] == kNowhere) continue;
+    const std::int32_t site = failed_[r] == kSomewhere ? tensor.id : failed_[r];
+    failed_[r] = kNowhere;
     backend::SegmentResult& result = results_[segment_of_[r]];
     if (result.status == backend::SegmentStatus::kOk) {
-      result = {backend::SegmentStatus::kNonFinite, tensor.id};
+      result = {backend::SegmentStatus::kNonFinite, site};
     }
   }
 }
@@ -224,6 +260,7 @@ std::size_t Context::scratch_bytes() const noexcept {
   std::size_t bytes = arena.bytes();
   for (const Memo& memo : memos_) bytes += memo.buffer.bytes();
   for (const auto& table : cos_) bytes += 2 * table.size() * sizeof(float);
+  for (const auto& [key, entry] : shared_) bytes += entry.bytes;
   return bytes;
 }
 

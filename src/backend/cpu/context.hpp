@@ -10,7 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <memory>
 #include <span>
+#include <typeindex>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "algorithm/rope.hpp"
@@ -43,6 +48,11 @@ struct RowBlock {
   std::uint32_t segment = 0;
   std::uint32_t first = 0, rows = 0;  ///< within the segment
 };
+
+/// Cuts each segment of a step into blocks of at most `rows` rows; returns how many. `out` has room
+/// for one a row.
+std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
+                     std::span<RowBlock> out) noexcept;
 
 /// Memory for the int8 form of [max_rows, cols].
 class QuantizedBuffer {
@@ -98,6 +108,8 @@ class Context {
 
   /// The rows of `tensor` in int8 form, made at the first call of a step.
   QuantizedRows quantized(backend::Tensor tensor) noexcept;
+  /// Promises that the rows of `tensor` are about to be rounded to the returned buffer.
+  const QuantizedBuffer& begin_quantized(backend::Tensor tensor) noexcept;
   /// Rounds rows [rows, cols] at `x`.
   void quantize(const float* x, std::size_t rows, std::size_t cols,
                 const QuantizedBuffer& to) noexcept;
@@ -113,14 +125,36 @@ class Context {
   /// are multiples of the slot's group.
   void decode_row(backend::SlotId slot, const state::Sequence& sequence, std::uint32_t position,
                   std::size_t begin, std::size_t n, float* out) noexcept;
+  /// The same for rows [first, first + count) of the slot, one for each `ratio` positions, to
+  /// places `stride` floats apart.
+  void decode_rows(backend::SlotId slot, const state::Sequence& sequence, std::uint32_t first,
+                   std::size_t count, std::size_t begin, std::size_t n, float* out,
+                   std::size_t stride) noexcept;
 
   /// Notes that `row` failed; may be called by any thread.
   void mark(std::size_t row) noexcept {
-    std::atomic_ref(failed_[row]).store(1, std::memory_order_relaxed);
+    std::atomic_ref(failed_[row]).store(kSomewhere, std::memory_order_relaxed);
   }
-  /// Turns marks into results: the segments of marked rows failed at `tensor`.
+  /// Notes that it failed at `tensor`; the first mark of a row stays. Only one thread has the row.
+  void mark(std::size_t row, backend::Tensor tensor) noexcept {
+    if (failed_[row] == kNowhere) failed_[row] = tensor.id;
+  }
+  /// Turns marks into results: the segments of marked rows failed where the mark says, or else at
+  /// `tensor`.
   void settle(backend::Tensor tensor) noexcept;
   std::span<const backend::SegmentResult> results() const noexcept { return results_; }
+
+  /// Memory that executors share when they ask for the same kind in the same shape, since one runs
+  /// after the other. T has a constructor T(context, shape) and bytes().
+  template <typename T>
+  T& shared(std::vector<std::size_t> shape) const {
+    Shared& entry = shared_[{std::type_index(typeid(T)), shape}];
+    if (!entry.memory) {
+      auto made = std::make_shared<T>(*this, shape);
+      entry = {made, made->bytes()};
+    }
+    return *static_cast<T*>(entry.memory.get());
+  }
 
   std::span<const float> vector(backend::WeightId id) const noexcept;
   const Weight& weight(backend::WeightId id) const noexcept {
@@ -134,12 +168,20 @@ class Context {
     std::int32_t tensor = -1;
   };
 
+  struct Shared {
+    std::shared_ptr<void> memory;
+    std::size_t bytes = 0;
+  };
+
   void turn_angles() noexcept;
+  void decode_elements(const state::SlotPlace& place, const std::byte* row, std::size_t begin,
+                       std::size_t n, float* out) const noexcept;
 
   const backend::Step* step_ = nullptr;
   std::vector<backend::SegmentResult> results_;
   std::vector<std::uint32_t> segment_of_;  ///< by row
-  std::vector<std::uint8_t> failed_;       ///< by row
+  std::vector<std::int32_t> failed_;       ///< by row: a tensor's id, or one of these
+  static constexpr std::int32_t kNowhere = -1, kSomewhere = -2;
   std::vector<ClassRun> runs_;
   std::vector<RowBlock> blocks_;
   std::size_t run_count_ = 0, block_count_ = 0;
@@ -148,6 +190,7 @@ class Context {
   std::vector<std::vector<float>> cos_, sin_;  ///< by rope: [max_rows, R/2]
   std::array<Memo, 2> memos_;  ///< two: parallel branches read the same rows around other products
   std::size_t next_memo_ = 0;
+  mutable std::map<std::pair<std::type_index, std::vector<std::size_t>>, Shared> shared_;
 };
 
 }  // namespace lemma::cpu

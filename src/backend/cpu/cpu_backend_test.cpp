@@ -448,6 +448,37 @@ TEST_P(CpuBackendTest, LetsAnObserverReplaceTheRowsThatAProductReads) {
             std::memcmp(got.data() + 3 * width, plain.data() + 3 * width, width * sizeof(float)));
 }
 
+/// Looks at every site.
+class LookEverywhere final : public backend::Observer {
+ public:
+  bool wants(const backend::Program::Site&) override { return true; }
+  void observe(std::int32_t, const backend::Program::Site&, const backend::Step&,
+               std::span<float>) override {}
+};
+
+TEST_P(CpuBackendTest, GivesTheSameBitsWhereOperationsGoTogetherAndWhereObserversPartThem) {
+  for (const Format format : {Format::kF32, Format::kQ8_0}) {
+    const Case& c = decoder_in(format);
+    LookEverywhere observer;
+    RunOptions run{.schedule = chunks(kTokens, {30, 1, 9})};
+    const std::vector<float> together = rows_of(c, run, options(2));
+    run.observers = {&observer};
+    EXPECT_EQ(together, rows_of(c, run, options(2)));
+  }
+}
+
+TEST_P(CpuBackendTest, GivesTheSameBitsWhereThreadsShareALongHistory) {
+  GqaSpec window = gqa(4, 2, 16, 16), sinks = gqa(4, 1, 20, 12);
+  window.window = 530;
+  sinks.sinks = true;
+  for (const GqaSpec& spec : {gqa(2, 1, 16, 16), window, sinks}) {
+    const Case c = attend_case(spec, "long history");
+    const std::vector<float> whole = rows_of(c, {.schedule = chunks(720, {128})}, options(1));
+    RunOptions run{.schedule = chunks(720, {128, 128, 128, 128, 118, 1, 1, 5, 1, 20, 2, 60})};
+    for (const int threads : {1, 2, 3}) EXPECT_EQ(whole, rows_of(c, run, options(threads)));
+  }
+}
+
 /// Counts allocations from the first site of a step to the last one.
 class CountAllocations final : public backend::Observer {
  public:
@@ -472,6 +503,20 @@ TEST_P(CpuBackendTest, AllocatesNothingWhileAStepRuns) {
     run.observers = {&count};
     counted_allocations = 0;
     rows_of(c, run, options(2));
+    EXPECT_EQ(0u, counted_allocations.load());
+  }
+}
+
+TEST_P(CpuBackendTest, AllocatesNothingInSixtyFourDecodeRounds) {
+  for (const Format format : {Format::kF32, Format::kQ4_K}) {
+    RunOptions run{.schedule = chunks(84, {20})};
+    run.schedule.resize(1);
+    for (int round = 0; round < 64; ++round) {
+      run.schedule.push_back({Part{0, 1, state::TokenClass::kGenerated}});
+    }
+    run.around = [](bool runs) { counting_allocations = runs; };
+    counted_allocations = 0;
+    rows_of(decoder_in(format), run, options(2));
     EXPECT_EQ(0u, counted_allocations.load());
   }
 }

@@ -26,10 +26,22 @@ class CpuExecutable final : public backend::Executable {
     std::vector<backend::Tensor> observed;  ///< outputs that an observer wants
   };
 
+  /// Executors that run together: one, or several that go through the rows.
+  struct Stage {
+    std::size_t first = 0, count = 0;  ///< of planned_
+    backend::Tensor quantized;         ///< made by the stage, and rounded by it too; or none
+  };
+
+  void make_stages();
+  bool joins(const Stage& stage, std::size_t next) const;
+  backend::Tensor rounded_by(const Stage& stage) const;
+  void run_together(const Stage& stage) noexcept;
+  RowExecutor* row_executor(std::size_t i) const noexcept;
   void observe(backend::Tensor tensor, const backend::Step& step) noexcept;
 
   Context context_;
-  std::vector<Planned> planned_;                            ///< by operation
+  std::vector<Planned> planned_;  ///< by operation
+  std::vector<Stage> stages_;
   std::vector<std::vector<backend::Observer*>> observers_;  ///< by tensor id
   const HeadExecutor* head_ = nullptr;
 };

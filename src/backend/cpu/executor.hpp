@@ -21,6 +21,21 @@ class Executor {
   virtual std::size_t scratch_bytes() const noexcept { return 0; }
   /// Whether the reference computes it; `lemma show` then prints no kernels of this backend.
   virtual bool borrowed() const noexcept { return false; }
+  /// The tensor that it reads through Context::quantized(), if any: what makes that tensor then
+  /// rounds it too.
+  virtual backend::Tensor reads_quantized() const noexcept { return {}; }
+};
+
+/// An operation of which each row depends on the same row of its inputs alone. Several that follow
+/// each other go through the rows together: a thread takes a few rows through all of them.
+class RowExecutor : public Executor {
+ public:
+  void run(Context& context) noexcept final {
+    context.each_rows([&](std::size_t begin, std::size_t end) { run_rows(context, begin, end); });
+    context.settle({});
+  }
+  /// Computes rows [begin, end). What fails is marked with the tensor where it was seen.
+  virtual void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept = 0;
 };
 
 // A maker an operation: `context` outlives the executor and already holds all weights.

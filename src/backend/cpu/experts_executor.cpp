@@ -221,6 +221,9 @@ class ExpertsExecutor final : public Executor {
     context.settle(op_.ids);
   }
 
+  backend::Tensor reads_quantized() const noexcept override {
+    return wants_int8_ && !op_.weigh_inputs ? op_.in : backend::Tensor{};
+  }
   std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
   std::string format() const override { return formats({&gate_, &up_, &down_}); }
   std::size_t scratch_bytes() const noexcept override {

@@ -182,11 +182,13 @@ class AttendLatentExecutor final : public Executor {
   }
 
   auto decoder(Context& context, const backend::Segment& segment, Pieces& pieces) const noexcept {
-    return [this, &context, &segment, &pieces](std::uint32_t j, std::size_t place) {
-      context.decode_row(op_.latent, *segment.sequence, j, 0, rank_, pieces.key(place));
-      if (op_.spec.rope_dim == 0) return;
-      context.decode_row(op_.rope, *segment.sequence, j, 0, op_.spec.rope_dim,
-                         pieces.key(place) + rank_);
+    return [this, &context, &segment, &pieces](std::uint32_t first, std::size_t count,
+                                               std::size_t place) {
+      float* const out = pieces.key(place);
+      const std::size_t stride = pieces.key_stride(), rope = op_.spec.rope_dim;
+      context.decode_rows(op_.latent, *segment.sequence, first, count, 0, rank_, out, stride);
+      if (rope == 0) return;
+      context.decode_rows(op_.rope, *segment.sequence, first, count, 0, rope, out + rank_, stride);
     };
   }
 

@@ -11,6 +11,12 @@ namespace lemma::cpu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+/// Queries that one tile of a product takes: rows that see different runs are multiplied with the
+/// values that all of a tile see, and alone with the rest.
+constexpr std::size_t kTileQueries = 8;
+/// Added to the distance of rows, so that the same columns of 64 rows do not meet in a few sets of
+/// the cache when the width is a power of two.
+constexpr std::size_t kSkew = 16;
 
 }  // namespace
 
@@ -18,14 +24,21 @@ Pieces::Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, 
     : key_width_(padded(key_dim)),
       value_width_(padded(value_dim)),
       value_dim_(value_dim),
+      key_stride_(key_width_ + kSkew),
+      value_stride_(shared ? key_stride_ : value_width_ + kSkew),
       shared_(shared),
-      keys_(kPiece * key_width_),
-      values_(shared ? 0 : kPiece * value_width_),
+      keys_(kPiece * key_stride_),
+      panels_(kPiece * key_width_),
+      values_(shared ? 0 : kPiece * value_stride_),
       weights_(queries * kPiece),
       parts_(queries * value_width_),
-      sums_(queries * value_width_) {
+      part_largest_(queries),
+      part_mass_(queries * kPanelRows),
+      sums_(queries * value_width_),
+      largest_(queries),
+      mass_(queries),
+      visible_{} {
   LEMMA_CHECK(!shared || value_dim <= key_dim);
-  for (auto* v : {&part_largest_, &part_mass_, &largest_, &mass_}) v->resize(queries);
 }
 
 void Pieces::begin(const Queries& queries) noexcept {
@@ -48,29 +61,49 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
                     std::span<const algorithm::VisibleRange> ranges, Decode decode) noexcept {
   const std::size_t begin = ranges.front().begin, end = ranges.back().end;
   for (std::size_t start = begin / kPiece * kPiece; start < end; start += kPiece) {
-    for (std::size_t j = std::max(begin, start); j < std::min(end, start + kPiece); ++j) {
-      decode(static_cast<std::uint32_t>(j), j - start);
+    const std::size_t from = std::max(begin, start);
+    decode(static_cast<std::uint32_t>(from), std::min(end, start + kPiece) - from, from - start);
+    begin_span(start / kSpan + 1);
+    attend_piece(kernels, rule, ranges, start);
+  }
+  end_span();
+}
+
+/// The rows of the block that see anything of the piece follow each other.
+void Pieces::attend_piece(const KernelTable& kernels, const ScoreRule& rule,
+                          std::span<const algorithm::VisibleRange> ranges,
+                          std::size_t start) noexcept {
+  std::size_t first = 0, last = queries_.rows;
+  while (first < last && within(ranges[first], start).empty()) ++first;
+  while (first < last && within(ranges[last - 1], start).empty()) --last;
+  if (first == last) return;
+  const Run all{within(ranges[first], start).begin, within(ranges[last - 1], start).end};
+  for (std::size_t place = all.begin / kPanelRows * kPanelRows; place < all.end;
+       place += kPanelRows) {
+    kernels.transpose(key(place), key_stride_, key_width_, panels_.data() + place * key_width_);
+  }
+  multiply_keys(kernels, first, last - first, all);
+  for (std::size_t i = first; i < last; ++i) {
+    const Run run = within(ranges[i], start);
+    soften(kernels, rule, i, {&run, 1}, start);
+  }
+  const std::size_t step = within(ranges[first], start) == within(ranges[last - 1], start)
+                               ? last - first
+                               : std::max<std::size_t>(1, kTileQueries / queries_.heads);
+  for (std::size_t i = first; i < last; i += step) {
+    const std::size_t rows = std::min(step, last - i);
+    // Begins and ends ascend, so this is what all of the tile see.
+    const Run front = within(ranges[i], start), back = within(ranges[i + rows - 1], start);
+    const Run common{back.begin, std::max(back.begin, front.end)};
+    for (std::size_t r = i; r < i + rows; ++r) {
+      const Run run = within(ranges[r], start);
+      add_values(kernels, r, 1, {run.begin, std::min(run.end, common.begin)});
     }
-    const Run first = within(ranges.front(), start);
-    bool same = !first.empty();  // all rows see the same part of the piece
-    for (std::size_t i = 0; i < queries_.rows; ++i) {
-      const Run run = within(ranges[i], start);
-      same = same && run == first;
-      if (run.empty()) {
-        std::fill_n(part_mass_.data() + i * queries_.heads, queries_.heads, 0.f);
-      } else {
-        weigh(kernels, rule, i, {&run, 1}, start);
-      }
+    add_values(kernels, i, rows, common);
+    for (std::size_t r = i; r < i + rows; ++r) {
+      const Run run = within(ranges[r], start);
+      add_values(kernels, r, 1, {std::max(run.begin, common.end), run.end});
     }
-    if (same) {
-      add_values(kernels, 0, queries_.rows * queries_.heads, {&first, 1});
-    } else {
-      for (std::size_t i = 0; i < queries_.rows; ++i) {
-        const Run run = within(ranges[i], start);
-        if (!run.empty()) add_values(kernels, i * queries_.heads, queries_.heads, {&run, 1});
-      }
-    }
-    merge(kernels);
   }
 }
 
@@ -83,87 +116,147 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
     std::size_t count = 0;
     for (; n < list.size() && list[n] < start + kPiece; ++n) {
       const std::size_t place = list[n] - start;
-      decode(list[n], place);
       if (count > 0 && runs[count - 1].end == place) {
         ++runs[count - 1].end;
       } else {
         runs[count++] = {place, place + 1};
       }
     }
-    weigh(kernels, rule, 0, {runs.data(), count}, start);
-    add_values(kernels, 0, queries_.heads, {runs.data(), count});
-    merge(kernels);
+    for (const Run& run : Runs(runs.data(), count)) {
+      decode(static_cast<std::uint32_t>(start + run.begin), run.end - run.begin, run.begin);
+    }
+    begin_span(start / kSpan + 1);
+    const Run all{runs[0].begin, runs[count - 1].end};
+    for (std::size_t place = all.begin / kPanelRows * kPanelRows; place < all.end;
+         place += kPanelRows) {
+      kernels.transpose(key(place), key_stride_, key_width_, panels_.data() + place * key_width_);
+    }
+    multiply_keys(kernels, 0, 1, all);
+    soften(kernels, rule, 0, {runs.data(), count}, start);
+    for (const Run& run : Runs(runs.data(), count)) add_values(kernels, 0, 1, run);
+  }
+  end_span();
+}
+
+void Pieces::begin_span(std::size_t span) noexcept {
+  if (span == span_) return;
+  end_span();
+  span_ = span;
+  const std::size_t count = queries_.rows * queries_.heads;
+  std::fill_n(part_largest_.begin(), count, kMinusInfinity);
+  std::fill_n(part_mass_.begin(), count * kPanelRows, 0.f);
+  std::fill_n(parts_.begin(), count * value_width_, 0.f);
+}
+
+void Pieces::end_span() noexcept {
+  if (span_ == 0) return;
+  span_ = 0;
+  for (std::size_t q = 0; q < queries_.rows * queries_.heads; ++q) {
+    float* const lanes = part_mass_.data() + q * kPanelRows;
+    for (std::size_t half = kPanelRows / 2; half > 0; half /= 2) {
+      for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+    }
+    merge(q, part_largest_[q], lanes[0], parts_.data() + q * value_width_);
   }
 }
 
-void Pieces::weigh(const KernelTable& kernels, const ScoreRule& rule, std::size_t row, Runs runs,
-                   std::size_t start) noexcept {
-  for (std::size_t h = 0; h < queries_.heads; ++h) weigh_query(kernels, rule, row, h, runs, start);
-}
-
-/// Turns the piece's scores of one query into weights; what it does not see weighs 0.
-void Pieces::weigh_query(const KernelTable& kernels, const ScoreRule& rule, std::size_t row,
-                         std::size_t head, Runs runs, std::size_t start) noexcept {
-  const std::size_t q = row * queries_.heads + head;
-  float* const weights = weights_.data() + q * kPiece;
-  const std::size_t from = runs.front().begin / kPanelRows * kPanelRows;
-  kernels.scores(queries_.first + row * queries_.row_stride + head * queries_.head_stride,
-                 keys_.data() + from * key_width_, key_width_, runs.back().end - from, key_width_,
-                 weights + from);
-  std::size_t done = 0;
-  for (const Run& run : runs) {
-    std::fill(weights + done, weights + run.begin, kMinusInfinity);
-    done = run.end;
-    for (std::size_t j = run.begin; j < run.end; ++j) weights[j] *= rule.scale;
-    if (rule.softcap != 0.f) {
-      kernels.softcap(weights + run.begin, run.end - run.begin, rule.softcap);
-    }
-    if (!rule.slopes.empty()) {
-      const auto distance = static_cast<std::int64_t>(start) -
-                            static_cast<std::int64_t>(rule.position + row);  // of place 0
-      for (std::size_t j = run.begin; j < run.end; ++j) {
-        weights[j] +=
-            rule.slopes[head] * static_cast<float>(distance + static_cast<std::int64_t>(j));
-      }
-    }
-  }
-  std::fill(weights + done, weights + kPiece, kMinusInfinity);
-  part_largest_[q] = kernels.largest(weights);
-  part_mass_[q] = kernels.soften(weights, part_largest_[q]);
-}
-
-/// parts = weights x values for `count` queries that see the same rows.
-void Pieces::add_values(const KernelTable& kernels, std::size_t q, std::size_t count,
-                        Runs runs) noexcept {
-  const std::size_t stride = shared_ ? key_width_ : value_width_;
-  const float* const values = shared_ ? keys_.data() : values_.data();
+/// Products of `rows` rows' queries with the keys at `places`, widened to whole panels.
+void Pieces::multiply_keys(const KernelTable& kernels, std::size_t row, std::size_t rows,
+                           Run places) noexcept {
+  const std::size_t from = places.begin / kPanelRows * kPanelRows;
   ProductJob job;
-  job.k_stride = stride;
+  job.panel = panels_.data() + from * key_width_;
+  job.k_stride = kPanelRows;
+  job.panel_stride = kPanelRows * key_width_;
+  job.k = key_width_;
+  job.columns = padded(places.end) - from;
+  job.out_stride = kPiece;
+  const bool even = queries_.row_stride == queries_.heads * queries_.head_stride;
+  job.x_stride = queries_.head_stride;
+  job.rows = even ? rows * queries_.heads : queries_.heads;
+  for (std::size_t r = row; r < row + rows; ++r) {
+    job.x = queries_.first + r * queries_.row_stride;
+    job.out = weights_.data() + r * queries_.heads * kPiece + from;
+    kernels.product(job);
+    if (even) return;
+  }
+}
+
+/// Turns the products of one row's queries into weights; what they do not see weighs 0.
+void Pieces::soften(const KernelTable& kernels, const ScoreRule& rule, std::size_t row, Runs runs,
+                    std::size_t start) noexcept {
+  SoftenJob job;
+  job.scale = rule.scale;
+  job.softcap = rule.softcap;
+  // Of place 0; whole numbers that f32 holds for any context below 2^24.
+  job.distance = static_cast<float>(static_cast<std::int64_t>(start) -
+                                    static_cast<std::int64_t>(rule.position + row));
+  job.width = value_width_;
+  if (runs.size() > 1 || runs.front() != Run{0, kPiece}) {
+    visible_.fill(0);
+    for (const Run& run : runs) {
+      for (std::size_t j = run.begin; j < run.end; ++j) visible_[j] = 1;
+    }
+    job.visible = visible_.data();
+  }
+  for (std::size_t h = 0; h < queries_.heads; ++h) {
+    const std::size_t q = row * queries_.heads + h;
+    if (!rule.slopes.empty()) job.slope = rule.slopes[h];
+    job.weights = weights_.data() + q * kPiece;
+    job.largest = part_largest_.data() + q;
+    job.mass = part_mass_.data() + q * kPanelRows;
+    job.sums = parts_.data() + q * value_width_;
+    kernels.soften(job);
+  }
+}
+
+/// parts += weights x values for rows that see the same run.
+void Pieces::add_values(const KernelTable& kernels, std::size_t row, std::size_t rows,
+                        Run run) noexcept {
+  if (run.empty()) return;
+  const std::size_t q = row * queries_.heads;
+  ProductJob job;
+  job.panel = (shared_ ? keys_.data() : values_.data()) + run.begin * value_stride_;
+  job.k_stride = value_stride_;
   job.panel_stride = kPanelRows;
+  job.k = run.end - run.begin;
   job.columns = value_width_;
+  job.x = weights_.data() + q * kPiece + run.begin;
   job.x_stride = kPiece;
-  job.rows = count;
+  job.rows = rows * queries_.heads;
   job.out = parts_.data() + q * value_width_;
   job.out_stride = value_width_;
-  for (const Run& run : runs) {
-    job.panel = values + run.begin * stride;
-    job.k = run.end - run.begin;
-    job.x = weights_.data() + q * kPiece + run.begin;
-    kernels.product(job);
-    job.accumulate = true;
-  }
+  job.accumulate = true;
+  kernels.product(job);
 }
 
-void Pieces::merge(const KernelTable& kernels) noexcept {
-  for (std::size_t q = 0; q < queries_.rows * queries_.heads; ++q) {
-    if (part_mass_[q] == 0.f) continue;  // saw nothing of the piece
-    const float largest = std::max(largest_[q], part_largest_[q]);
-    const float old = std::exp(largest_[q] - largest);
-    const float fresh = std::exp(part_largest_[q] - largest);
-    kernels.merge(sums_.data() + q * value_width_, old, parts_.data() + q * value_width_, fresh,
-                  value_width_);
-    mass_[q] = mass_[q] * old + part_mass_[q] * fresh;
+void Pieces::merge(std::size_t q, float largest, float mass, const float* sums) noexcept {
+  if (mass == 0.f) return;  // saw nothing of the span
+  float* const own = sums_.data() + q * value_width_;
+  if (mass_[q] == 0.f) {
     largest_[q] = largest;
+    mass_[q] = mass;
+    std::copy_n(sums, value_width_, own);
+    return;
+  }
+  const float both = std::max(largest_[q], largest);
+  const float old = std::exp(largest_[q] - both), fresh = std::exp(largest - both);
+  for (std::size_t c = 0; c < value_width_; ++c) own[c] = own[c] * old + sums[c] * fresh;
+  mass_[q] = mass_[q] * old + mass * fresh;
+  largest_[q] = both;
+}
+
+void Pieces::save(float* part) const noexcept {
+  const std::size_t count = queries_.rows * queries_.heads;
+  std::copy_n(largest_.begin(), count, part);
+  std::copy_n(mass_.begin(), count, part + count);
+  std::copy_n(sums_.begin(), count * value_width_, part + 2 * count);
+}
+
+void Pieces::merge(const float* part) noexcept {
+  const std::size_t count = queries_.rows * queries_.heads;
+  for (std::size_t q = 0; q < count; ++q) {
+    merge(q, part[q], part[count + q], part + 2 * count + q * value_width_);
   }
 }
 
@@ -179,8 +272,8 @@ void Pieces::finish(std::size_t q, const float* sink, float* out) const noexcept
 }
 
 std::size_t Pieces::bytes() const noexcept {
-  return sizeof(float) * (keys_.size() + values_.size() + weights_.size() + parts_.size() +
-                          sums_.size() + 4 * mass_.size());
+  return sizeof(float) * (keys_.size() + panels_.size() + values_.size() + weights_.size() +
+                          parts_.size() + part_mass_.size() + sums_.size() + 3 * mass_.size());
 }
 
 std::span<const std::uint32_t> read_list(const float* list, std::size_t limit, std::uint32_t end,

@@ -2,16 +2,17 @@
 // Pieces: attention of a block of queries over the rows of a source, one thread's memory and
 // arithmetic. Every form of attention runs on it: heads, latents, compressed entries.
 //
-// A source is cut at absolute multiples of 64 rows, whatever the page size, the phase, the window
-// or the list; of a piece a query sees one run of rows, or several where a list leaves some out. A
-// piece gives (largest score, sum of weights, weighted values); pieces are merged in ascending
-// order, and sources one after the other:
+// A source is cut at absolute multiples of 64 rows (pieces) and of 512 rows (spans), whatever the
+// page size, the phase, the window or the list; of a piece a query sees one run of rows, or several
+// where a list leaves some out. Within a span a softmax runs over the pieces in ascending order
+// (see SoftenJob); each span begins anew and gives (largest score M, mass l, weighted values o),
+// and spans are merged in ascending order, sources one after the other:
 //
 //   M' = max(M, m);  o = o e^(M - M') + p e^(m - M');  l = l e^(M - M') + s e^(m - M')
 //
-// Which queries share a block never shows: a score depends on its query and key alone, and a
-// query's weighted sum takes its own rows in ascending order. A list that leaves nothing out gives
-// the bits of the range.
+// So spans can be computed by different threads. Which queries share a block never shows: a score
+// is one chain over the elements of its query and key, a weighted sum takes a query's own rows in
+// ascending order. A list that leaves nothing out gives the bits of the range.
 //
 //   pieces.begin(queries);
 //   pieces.attend(kernels, rule, ranges, decode);      // or a list, for a block of one row
@@ -30,7 +31,10 @@
 
 namespace lemma::cpu {
 
-/// `n` rounded up to whole vectors of any width: what the scores kernel asks of rows.
+/// Rows of a source whose softmax begins anew: what different threads may take.
+inline constexpr std::size_t kSpan = 8 * kPiece;
+
+/// `n` rounded up to whole vectors of any width.
 constexpr std::size_t padded(std::size_t n) noexcept {
   return (n + kPanelRows - 1) / kPanelRows * kPanelRows;
 }
@@ -44,16 +48,19 @@ struct ScoreRule {
 
 class Pieces {
  public:
-  /// Writes row `index` of the source to key(place), and value(place) where values are apart.
-  using Decode = base::FunctionRef<void(std::uint32_t index, std::size_t place)>;
+  /// Writes rows [first, first + count) of the source to key(place) and the places after it, and
+  /// where values are apart to value(place) and after.
+  using Decode = base::FunctionRef<void(std::uint32_t first, std::size_t count, std::size_t place)>;
 
   /// Memory for up to `queries` queries. With value_dim <= key_dim and `shared`, a value is the
   /// front of its key.
   Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, bool shared);
 
-  std::size_t key_width() const noexcept { return key_width_; }  ///< padded
-  float* key(std::size_t place) noexcept { return keys_.data() + place * key_width_; }
-  float* value(std::size_t place) noexcept { return values_.data() + place * value_width_; }
+  std::size_t key_width() const noexcept { return key_width_; }    ///< padded
+  std::size_t key_stride() const noexcept { return key_stride_; }  ///< floats between two places
+  std::size_t value_stride() const noexcept { return value_stride_; }
+  float* key(std::size_t place) noexcept { return keys_.data() + place * key_stride_; }
+  float* value(std::size_t place) noexcept { return values_.data() + place * value_stride_; }
 
   /// Queries [rows, heads] of a block, padded with zeros to key_width(). Query q = row * heads +
   /// head.
@@ -72,6 +79,13 @@ class Pieces {
   /// The mean of the values of query `q` [value_dim], after `sink`, if not null, has joined.
   void finish(std::size_t q, const float* sink, float* out) const noexcept;
 
+  /// What attending to one span gave, for another thread to merge: floats of `queries` queries.
+  std::size_t part_floats(std::size_t queries) const noexcept {
+    return queries * (2 + value_width_);
+  }
+  void save(float* part) const noexcept;
+  void merge(const float* part) noexcept;
+
   std::size_t bytes() const noexcept;
 
  private:
@@ -84,22 +98,31 @@ class Pieces {
   using Runs = std::span<const Run>;
 
   static Run within(algorithm::VisibleRange range, std::size_t start) noexcept;
-  void weigh(const KernelTable& kernels, const ScoreRule& rule, std::size_t row, Runs runs,
-             std::size_t start) noexcept;
-  void weigh_query(const KernelTable& kernels, const ScoreRule& rule, std::size_t row,
-                   std::size_t head, Runs runs, std::size_t start) noexcept;
-  void add_values(const KernelTable& kernels, std::size_t q, std::size_t count, Runs runs) noexcept;
-  void merge(const KernelTable& kernels) noexcept;
+  void attend_piece(const KernelTable& kernels, const ScoreRule& rule,
+                    std::span<const algorithm::VisibleRange> ranges, std::size_t start) noexcept;
+  void begin_span(std::size_t span) noexcept;
+  void end_span() noexcept;
+  void multiply_keys(const KernelTable& kernels, std::size_t row, std::size_t rows,
+                     Run places) noexcept;
+  void soften(const KernelTable& kernels, const ScoreRule& rule, std::size_t row, Runs runs,
+              std::size_t start) noexcept;
+  void add_values(const KernelTable& kernels, std::size_t row, std::size_t rows, Run run) noexcept;
+  void merge(std::size_t q, float largest, float mass, const float* sums) noexcept;
 
-  std::size_t key_width_, value_width_, value_dim_;
+  std::size_t key_width_, value_width_, value_dim_, key_stride_, value_stride_;
   bool shared_;
-  Queries queries_;             ///< of the running block
-  std::vector<float> keys_;     ///< [64, key_width]
-  std::vector<float> values_;   ///< [64, value_width], unless they are shared
-  std::vector<float> weights_;  ///< [Q, 64]: scores, then their exponentials
-  std::vector<float> parts_;    ///< [Q, value_width]: the piece's weighted values
-  std::vector<float> sums_;     ///< [Q, value_width]: merged so far
-  std::vector<float> part_largest_, part_mass_, largest_, mass_;  ///< [Q]
+  Queries queries_;                    ///< of the running block
+  std::size_t span_ = 0;               ///< under way, counted from 1; 0: none
+  std::vector<float> keys_;            ///< [64, key_stride]
+  std::vector<float> panels_;          ///< [4, key_width, 16]: the same, as panels
+  std::vector<float> values_;          ///< [64, value_stride], unless they are shared
+  std::vector<float> weights_;         ///< [Q, 64]: products, scores, then their exponentials
+  std::vector<float> parts_;           ///< [Q, value_width]: the span's weighted values
+  std::vector<float> part_largest_;    ///< [Q]
+  std::vector<float> part_mass_;       ///< [Q, 16]
+  std::vector<float> sums_;            ///< [Q, value_width]: merged so far
+  std::vector<float> largest_, mass_;  ///< [Q]
+  std::array<std::int32_t, kPiece> visible_;
 };
 
 /// Reads a list of a selection tensor, its length and then its indices, into `out`: nothing unless

@@ -46,6 +46,9 @@ class ProjectExecutor final : public Executor {
     });
   }
 
+  backend::Tensor reads_quantized() const noexcept override {
+    return wants_int8_ ? op_.in : backend::Tensor{};
+  }
   std::string implementation() const override {
     std::string names;
     for (const Linear& linear : linears_) append_once(names, linear.weight().describe());
@@ -145,6 +148,9 @@ class MlpExecutor final : public Executor {
     });
   }
 
+  backend::Tensor reads_quantized() const noexcept override {
+    return up_.wants_int8() || (gated_ && gate_.wants_int8()) ? op_.in : backend::Tensor{};
+  }
   std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
   std::string format() const override { return formats({&gate_, &up_, &down_}); }
   std::size_t scratch_bytes() const noexcept override {

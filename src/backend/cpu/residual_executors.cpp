@@ -82,16 +82,14 @@ class StreamMix {
   QuantizedBuffer quantized_;  ///< the same, if the matrix reads int8
 };
 
-class StreamsEnterExecutor final : public Executor {
+class StreamsEnterExecutor final : public RowExecutor {
  public:
   explicit StreamsEnterExecutor(const backend::StreamsEnter& op) : op_(op) {}
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
-        algorithm::hyper_enter(op_.spec, {context.arena.row(op_.in, r), op_.in.width},
-                               {context.arena.row(op_.out, r), op_.out.width});
-      }
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) {
+      algorithm::hyper_enter(op_.spec, {context.arena.row(op_.in, r), op_.in.width},
+                             {context.arena.row(op_.out, r), op_.out.width});
+    }
   }
 
  private:
@@ -132,13 +130,11 @@ class StreamsReadExecutor final : public Executor {
   std::span<const float> base_, scale_;
 };
 
-class StreamsWriteExecutor final : public Executor {
+class StreamsWriteExecutor final : public RowExecutor {
  public:
   explicit StreamsWriteExecutor(const backend::StreamsWrite& op) : op_(op) {}
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) write(context, r);
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) write(context, r);
   }
 
  private:
@@ -204,7 +200,7 @@ class StreamsLeaveExecutor final : public Executor {
   std::vector<float> weights_;  ///< [max_rows, H]
 };
 
-class MixResidualExecutor final : public Executor {
+class MixResidualExecutor final : public RowExecutor {
  public:
   MixResidualExecutor(const backend::MixResidual& op, const Context& context)
       : op_(op), candidates_(op.blocks.size() + 1) {
@@ -216,11 +212,8 @@ class MixResidualExecutor final : public Executor {
     weights_.resize(std::size_t{context.max_rows} * candidates_);
   }
 
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) mix(context, r);
-    });
-    context.settle(op_.current);
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) mix(context, r);
   }
   std::size_t scratch_bytes() const noexcept override {
     return (weights_.size() + scorer_.size()) * sizeof(float);
@@ -237,7 +230,7 @@ class MixResidualExecutor final : public Executor {
     for (std::size_t i = 0; i < candidates_; ++i) {
       const float* const x = candidate(context, r, i);
       const Rms of = rms(context.kernels, x, width, op_.spec.eps);
-      if (!of.finite) context.mark(r);
+      if (!of.finite) context.mark(r, op_.current);
       weights[i] = of.root != 0.f ? context.kernels.dot(scorer_.data(), x, width) / of.root : 0.f;
     }
     const float largest = *std::max_element(weights, weights + candidates_);

@@ -39,7 +39,7 @@ void decode_columns(const weights::Matrix& matrix, std::uint64_t row, std::size_
   }
 }
 
-class EmbedExecutor final : public Executor {
+class EmbedExecutor final : public RowExecutor {
  public:
   EmbedExecutor(const backend::Embed& op, const Context& context)
       : op_(op),
@@ -49,10 +49,8 @@ class EmbedExecutor final : public Executor {
     LEMMA_CHECK(token_type_.empty() || token_type_.size() == op.out.width);
   }
 
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) look_up(context, r);
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) look_up(context, r);
   }
 
   std::string format() const override { return std::string(format_); }
@@ -81,7 +79,7 @@ class EmbedExecutor final : public Executor {
   std::string_view format_;
 };
 
-class NormExecutor final : public Executor {
+class NormExecutor final : public RowExecutor {
  public:
   NormExecutor(const backend::Norm& op, const Context& context)
       : op_(op),
@@ -91,16 +89,13 @@ class NormExecutor final : public Executor {
     LEMMA_CHECK(op.in.width % group_ == 0);
   }
 
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
-        if (!normalize(context.kernels, context.arena.row(op_.in, r),
-                       context.arena.row(op_.out, r))) {
-          context.mark(r);
-        }
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) {
+      if (!normalize(context.kernels, context.arena.row(op_.in, r),
+                     context.arena.row(op_.out, r))) {
+        context.mark(r, op_.in);
       }
-    });
-    context.settle(op_.in);
+    }
   }
 
  private:
@@ -137,7 +132,7 @@ class NormExecutor final : public Executor {
   std::span<const float> weight_, bias_;
 };
 
-class RotateExecutor final : public Executor {
+class RotateExecutor final : public RowExecutor {
  public:
   RotateExecutor(const backend::Rotate& op, const Context& context) : op_(op) {
     const algorithm::RopeSpec& spec = context.program.ropes[op.rope];
@@ -151,22 +146,20 @@ class RotateExecutor final : public Executor {
     LEMMA_CHECK(op.in.width % op.head_dim == 0 && spec.rotary_dim <= op.head_dim);
   }
 
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
-        const float* const in = context.arena.row(op_.in, r);
-        float* const out = context.arena.row(op_.out, r);
-        std::memcpy(out, in, op_.in.width * sizeof(float));
-        RotateJob job = job_;
-        job.cos = context.cos(op_.rope, r).data();
-        job.sin = context.sin(op_.rope, r).data();
-        for (std::size_t head = offset_; head < op_.in.width; head += op_.head_dim) {
-          job.x = in + head;
-          job.out = out + head;
-          context.kernels.rotate(job);
-        }
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) {
+      const float* const in = context.arena.row(op_.in, r);
+      float* const out = context.arena.row(op_.out, r);
+      std::memcpy(out, in, op_.in.width * sizeof(float));
+      RotateJob job = job_;
+      job.cos = context.cos(op_.rope, r).data();
+      job.sin = context.sin(op_.rope, r).data();
+      for (std::size_t head = offset_; head < op_.in.width; head += op_.head_dim) {
+        job.x = in + head;
+        job.out = out + head;
+        context.kernels.rotate(job);
       }
-    });
+    }
   }
 
  private:
@@ -175,31 +168,28 @@ class RotateExecutor final : public Executor {
   std::size_t offset_ = 0;  ///< of the rotary part in a head
 };
 
-class StoreExecutor final : public Executor {
+class StoreExecutor final : public RowExecutor {
  public:
   explicit StoreExecutor(const backend::Store& op) : op_(op) {}
 
-  void run(Context& context) noexcept override {
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
     const state::SlotPlace& place =
         context.state.layout().slots()[static_cast<std::size_t>(op_.slot)];
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
-        std::byte* const row =
-            context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
-        if (!algorithm::encode_row(place.format, place.slot.group,
-                                   {context.arena.row(op_.in, r), op_.in.width}, row)) {
-          context.mark(r);
-        }
+    for (std::size_t r = begin; r < end; ++r) {
+      std::byte* const row =
+          context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
+      if (!algorithm::encode_row(place.format, place.slot.group,
+                                 {context.arena.row(op_.in, r), op_.in.width}, row)) {
+        context.mark(r, op_.in);
       }
-    });
-    context.settle(op_.in);
+    }
   }
 
  private:
   backend::Store op_;
 };
 
-class GateExecutor final : public Executor {
+class GateExecutor final : public RowExecutor {
  public:
   GateExecutor(const backend::Gate& op, const Context& context)
       : op_(op), per_element_(op.gate.width == op.in.width) {
@@ -207,15 +197,13 @@ class GateExecutor final : public Executor {
     if (!per_element_) factors_.resize(std::size_t{context.max_rows} * op.gate.width, 1.f);
   }
 
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      if (!per_element_) {
-        for (std::size_t r = begin; r < end; ++r) scale_runs(context, r);
-        return;
-      }
-      context.kernels.gate(context.arena.row(op_.in, begin), context.arena.row(op_.gate, begin),
-                           (end - begin) * op_.out.width, context.arena.row(op_.out, begin));
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    if (!per_element_) {
+      for (std::size_t r = begin; r < end; ++r) scale_runs(context, r);
+      return;
+    }
+    context.kernels.gate(context.arena.row(op_.in, begin), context.arena.row(op_.gate, begin),
+                         (end - begin) * op_.out.width, context.arena.row(op_.out, begin));
   }
   std::size_t scratch_bytes() const noexcept override { return factors_.size() * sizeof(float); }
 
@@ -238,20 +226,18 @@ class GateExecutor final : public Executor {
   std::vector<float> factors_;  ///< [max_rows, gates]: sigmoids
 };
 
-class ActivateExecutor final : public Executor {
+class ActivateExecutor final : public RowExecutor {
  public:
   explicit ActivateExecutor(const backend::Activate& op) : op_(op) {
     LEMMA_CHECK(op.gate.width == op.out.width);
     LEMMA_CHECK(std::size_t{op.up_begin} + op.out.width <= op.up.width);
   }
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
-        activate(context.kernels, op_.spec, context.arena.row(op_.gate, r),
-                 context.arena.row(op_.up, r) + op_.up_begin, op_.out.width,
-                 context.arena.row(op_.out, r));
-      }
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    for (std::size_t r = begin; r < end; ++r) {
+      activate(context.kernels, op_.spec, context.arena.row(op_.gate, r),
+               context.arena.row(op_.up, r) + op_.up_begin, op_.out.width,
+               context.arena.row(op_.out, r));
+    }
   }
 
  private:
@@ -271,15 +257,13 @@ class ReceiveExecutor final : public Executor {
   backend::Receive op_;
 };
 
-class AddExecutor final : public Executor {
+class AddExecutor final : public RowExecutor {
  public:
   explicit AddExecutor(const backend::Add& op) : op_(op) {}
-  void run(Context& context) noexcept override {
-    context.each_rows([&](std::size_t begin, std::size_t end) {
-      context.kernels.add(context.arena.row(op_.a, begin), context.arena.row(op_.b, begin),
-                          op_.b_scale, op_.out_scale, (end - begin) * op_.out.width,
-                          context.arena.row(op_.out, begin));
-    });
+  void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    context.kernels.add(context.arena.row(op_.a, begin), context.arena.row(op_.b, begin),
+                        op_.b_scale, op_.out_scale, (end - begin) * op_.out.width,
+                        context.arena.row(op_.out, begin));
   }
 
  private:

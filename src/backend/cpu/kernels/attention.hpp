@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scores of attention and the decoding of state rows, for any instruction set. A score is a
-// sum in `lanes` partial sums over the head's elements, added up by one fixed tree; as many keys as
-// there are lanes are handled together, so that the trees of all of them share their shuffles.
+// Keys turned into panels, the scores of selection, and the decoding of state rows, for any
+// instruction set. A score is a sum in `lanes` partial sums over the head's elements, added up by
+// one fixed tree; as many keys as there are lanes are handled together, so that the trees of all of
+// them share their shuffles.
 #pragma once
 
 #include "backend/cpu/kernels/kernels.hpp"
@@ -28,6 +29,24 @@ void scores(const float* query, const float* keys, std::size_t stride, std::size
       }
     }
     Simd::store(out + j, Simd::sums(sum));
+  }
+}
+
+template <typename Simd>
+void transpose(const float* rows, std::size_t stride, std::size_t width, float* out) {
+  constexpr std::size_t kLanes = Simd::kLanes;
+  typename Simd::F block[kLanes];
+  for (std::size_t i = 0; i < width; i += kLanes) {
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < kPanelRows; r += kLanes) {
+      LEMMA_UNROLL
+      for (std::size_t l = 0; l < kLanes; ++l) block[l] = Simd::load(rows + (r + l) * stride + i);
+      Simd::transpose(block);
+      LEMMA_UNROLL
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        Simd::store(out + (i + l) * kPanelRows + r, block[l]);
+      }
+    }
   }
 }
 

@@ -35,7 +35,7 @@ inline constexpr std::size_t kTokenClasses = 2;
 inline constexpr std::size_t kPanelRows = 16;
 /// Activations that share an int8 scale: the block of Q8_0 and Q4_0, the sub-block of Q4_K.
 inline constexpr std::size_t kGroup = 32;
-/// Attention is cut at absolute multiples of this many positions.
+/// Attention goes over keys in pieces of this many positions, cut at absolute multiples.
 inline constexpr std::size_t kPiece = 64;
 
 /// Rows rounded to int8: x[i] is about codes[i] * scales[i / 32]. A group that holds NaN or
@@ -77,6 +77,25 @@ struct ProductJob {
   bool accumulate = false;  ///< go on from the sums in `out`
 };
 
+/// One query on one piece of keys: its products with the keys become scores and then weights, and
+/// the running state of its softmax goes on:
+///
+///   M' = max(M, scores);  weights = e^(scores - M');  f = e^(M - M')
+///   sums *= f;  mass = mass * f + weights;  M = M'
+///
+/// The mass is kept in 16 lanes, which nobody adds up until all pieces are done. The caller adds
+/// the weighted values to `sums`.
+struct SoftenJob {
+  float* weights = nullptr;               ///< [64]: products; then weights
+  const std::int32_t* visible = nullptr;  ///< [64]: 0 where a key is not seen; null: all are
+  float scale = 1.f, softcap = 0.f;
+  float slope = 0.f, distance = 0.f;  ///< ALiBi: slope * (distance + j) joins score j
+  float* largest = nullptr;           ///< M: -inf before the first piece
+  float* mass = nullptr;              ///< [16]
+  float* sums = nullptr;              ///< [width]
+  std::size_t width = 0;
+};
+
 /// Turns one head by cos, sin [pairs]; element i is paired with element i + distance, i counted in
 /// steps of `step`. `x` and `out` point at the rotary part and may be the same.
 struct RotateJob {
@@ -114,9 +133,10 @@ struct KernelTable {
   /// multiples of 16. Writes up to the next multiple of 16 scores and reads as many keys.
   void (*scores)(const float* query, const float* keys, std::size_t stride, std::size_t count,
                  std::size_t width, float* scores);
-  /// weights[j] = exp(weights[j] - largest) for j < 64, where -inf becomes 0; returns their sum.
-  float (*soften)(float* weights, float largest);
-  float (*largest)(const float* x);  ///< the largest of 64 numbers
+  void (*soften)(const SoftenJob& job);
+  /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
+  /// 16: keys as a panel of ProductJob.
+  void (*transpose)(const float* rows, std::size_t stride, std::size_t width, float* out);
   /// out = out * a + part * b
   void (*merge)(float* out, float a, const float* part, float b, std::size_t n);
   void (*softcap)(float* x, std::size_t n, float cap);  ///< cap * tanh(x / cap)

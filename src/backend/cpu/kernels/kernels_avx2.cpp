@@ -39,6 +39,27 @@ struct Simd {
                          _mm256_permute2f128_ps(low, high, 0x31));
   }
 
+  /// Fours within the halves first, then the halves.
+  static void transpose(F (&x)[8]) {
+    F t[8];
+    LEMMA_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+      const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(x[i], x[i + 1]));
+      const __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(x[i], x[i + 1]));
+      const __m256d c = _mm256_castps_pd(_mm256_unpacklo_ps(x[i + 2], x[i + 3]));
+      const __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(x[i + 2], x[i + 3]));
+      t[i] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
+      t[i + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+      t[i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
+      t[i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+    }
+    LEMMA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      x[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+      x[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+    }
+  }
+
   static F load_f16(const std::byte* at) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }

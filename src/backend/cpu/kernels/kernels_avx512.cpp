@@ -44,6 +44,33 @@ struct Simd {
     return quarters(quarters(four[0], four[1]), quarters(four[2], four[3]));
   }
 
+  /// Fours within the quarters first, then the quarters.
+  static void transpose(F (&x)[16]) {
+    F t[16];
+    LEMMA_UNROLL
+    for (int i = 0; i < 16; i += 4) {
+      const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[i], x[i + 1]));
+      const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(x[i], x[i + 1]));
+      const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
+      const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
+      t[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+      t[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+      t[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+      t[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    }
+    LEMMA_UNROLL
+    for (int i = 0; i < 4; ++i) {  // quarter q of t[i + 4 j]: column 4 q + i of rows 4 j ...
+      const F a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+      const F b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+      const F c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+      const F d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+      x[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+      x[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+      x[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+      x[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+  }
+
   static F load_f16(const std::byte* at) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   }

@@ -33,6 +33,14 @@ struct Simd {
   static F sums(const F (&x)[4]) {
     return vpaddq_f32(vpaddq_f32(x[0], x[1]), vpaddq_f32(x[2], x[3]));
   }
+  static void transpose(F (&x)[4]) {
+    const float32x4x2_t a = vzipq_f32(x[0], x[2]), b = vzipq_f32(x[1], x[3]);
+    const float32x4x2_t low = vzipq_f32(a.val[0], b.val[0]), high = vzipq_f32(a.val[1], b.val[1]);
+    x[0] = low.val[0];
+    x[1] = low.val[1];
+    x[2] = high.val[0];
+    x[3] = high.val[1];
+  }
 
   static F load_f16(const std::byte* at) {
     uint16x4_t bits;

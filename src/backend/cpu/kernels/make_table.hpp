@@ -46,7 +46,7 @@ constexpr KernelTable make_table(const char* name) {
       .quantize = quantize<Simd>,
       .scores = scores<Simd>,
       .soften = soften<Simd>,
-      .largest = largest<Simd>,
+      .transpose = transpose<Simd>,
       .merge = merge<Simd>,
       .softcap = softcap<Simd>,
       .sum = sum<Simd>,

@@ -41,34 +41,6 @@ inline float logistic(float x) {
 }
 
 template <typename Simd>
-float soften(float* weights, float largest) {
-  float lanes[16] = {};
-  for (std::size_t i = 0; i < kPiece; i += 16) {
-    for (std::size_t l = 0; l < 16; ++l) {
-      const float e = exponential<Simd>(weights[i + l] - largest);
-      weights[i + l] = e;
-      lanes[l] += e;
-    }
-  }
-  for (std::size_t half = 8; half > 0; half /= 2) {
-    for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  }
-  return lanes[0];
-}
-
-template <typename Simd>
-float largest(const float* x) {
-  float lanes[16];
-  for (std::size_t l = 0; l < 16; ++l) lanes[l] = x[l];
-  for (std::size_t i = 16; i < kPiece; i += 16) {
-    for (std::size_t l = 0; l < 16; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-  }
-  float result = lanes[0];
-  for (std::size_t l = 1; l < 16; ++l) result = lanes[l] > result ? lanes[l] : result;
-  return result;
-}
-
-template <typename Simd>
 void merge(float* out, float a, const float* part, float b, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = out[i] * a + part[i] * b;
 }
@@ -95,6 +67,60 @@ inline float soft_clip(float x, float cap) {
 template <typename Simd>
 void softcap(float* x, std::size_t n, float cap) {
   for (std::size_t i = 0; i < n; ++i) x[i] = soft_clip<Simd>(x[i], cap);
+}
+
+/// The scores of a piece from the products of its keys.
+template <typename Simd>
+void score(const SoftenJob& job) {
+  float* const weights = job.weights;
+  for (std::size_t j = 0; j < kPiece; ++j) weights[j] *= job.scale;
+  if (job.softcap != 0.f) softcap<Simd>(weights, kPiece, job.softcap);
+  if (job.slope != 0.f) {
+    for (std::size_t j = 0; j < kPiece; ++j) {
+      weights[j] += job.slope * (job.distance + static_cast<float>(static_cast<int>(j)));
+    }
+  }
+  if (job.visible == nullptr) return;
+  // What is not seen may be anything, NaN included, so it is replaced and not added to.
+  for (std::size_t j = 0; j < kPiece; ++j) {
+    weights[j] = job.visible[j] != 0 ? weights[j] : -__builtin_inff();
+  }
+}
+
+template <typename Simd>
+void soften(const SoftenJob& job) {
+  score<Simd>(job);
+  float* const weights = job.weights;
+  float lanes[16];
+  for (std::size_t l = 0; l < 16; ++l) lanes[l] = weights[l];
+  for (std::size_t i = 16; i < kPiece; i += 16) {
+    for (std::size_t l = 0; l < 16; ++l) {
+      lanes[l] = weights[i + l] > lanes[l] ? weights[i + l] : lanes[l];
+    }
+  }
+  LEMMA_UNROLL
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) {
+      lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
+    }
+  }
+  const float before = *job.largest;
+  const float largest = lanes[0] > before ? lanes[0] : before;
+  if (largest != before) {  // the first piece has nothing to scale, but zeros
+    const float factor = exponential<Simd>(before - largest);
+    for (std::size_t l = 0; l < 16; ++l) job.mass[l] *= factor;
+    for (std::size_t i = 0; i < job.width; ++i) job.sums[i] *= factor;
+    *job.largest = largest;
+  }
+  for (std::size_t l = 0; l < 16; ++l) lanes[l] = job.mass[l];
+  for (std::size_t i = 0; i < kPiece; i += 16) {
+    for (std::size_t l = 0; l < 16; ++l) {
+      const float e = exponential<Simd>(weights[i + l] - largest);
+      weights[i + l] = e;
+      lanes[l] += e;
+    }
+  }
+  for (std::size_t l = 0; l < 16; ++l) job.mass[l] = lanes[l];
 }
 
 template <typename Simd>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "backend/cpu/kernels/kernel_test_data.hpp"
 #include "base/half.hpp"
@@ -64,30 +65,104 @@ TEST_P(RowsTest, MarksAGroupThatHoldsNaNOrInfinity) {
   }
 }
 
-TEST_P(RowsTest, SoftensScoresToTheirExponentials) {
-  GuardedMemory<float> x(kPiece);
-  for (std::size_t i = 0; i < kPiece; ++i) x[i] = -1.5f * float(i);
-  x[7] = -kInfinity;
-  std::vector<float> scores(x.begin(), x.end());
-  const float largest = table().largest(x.data());
-  EXPECT_EQ(0.f, largest);
-  const float sum = table().soften(x.data(), largest);
+/// A softmax under way.
+struct Softmax {
+  float largest = -kInfinity;
+  GuardedMemory<float> weights{kPiece}, mass{16}, sums{5};
+  SoftenJob job() {
+    SoftenJob job;
+    job.weights = weights.data();
+    job.largest = &largest;
+    job.mass = mass.data();
+    job.sums = sums.data();
+    job.width = sums.size();
+    return job;
+  }
+  double total() { return std::accumulate(mass.data(), mass.data() + mass.size(), 0.0); }
+};
+
+TEST_P(RowsTest, SoftensProductsToTheirExponentials) {
+  Softmax softmax;
+  std::fill(softmax.mass.begin(), softmax.mass.end(), 0.f);
+  std::fill(softmax.sums.begin(), softmax.sums.end(), 0.f);
+  std::vector<float> scores(kPiece);
+  for (std::size_t i = 0; i < kPiece; ++i) {
+    softmax.weights[i] = -3.f * float(i);
+    scores[i] = -1.5f * float(i);
+  }
+  softmax.weights[7] = -kInfinity;
+  scores[7] = -kInfinity;
+  SoftenJob job = softmax.job();
+  job.scale = 0.5f;
+  table().soften(job);
+  EXPECT_EQ(0.f, softmax.largest);
   double want = 0;
   for (std::size_t i = 0; i < kPiece; ++i) {
     const double e = std::exp(double(scores[i]));
     want += e;
-    EXPECT_NEAR(x[i], e, 3e-7 * e + 1.2e-38) << i;
+    EXPECT_NEAR(softmax.weights[i], e, 3e-7 * e + 1.2e-38) << i;
   }
-  EXPECT_EQ(0.f, x[7]);
-  EXPECT_NEAR(sum, want, 1e-6 * want);
+  EXPECT_EQ(0.f, softmax.weights[7]);
+  EXPECT_NEAR(softmax.total(), want, 1e-6 * want);
 }
 
-TEST_P(RowsTest, FindsTheLargestOfAPieceAnywhere) {
+TEST_P(RowsTest, ScalesWhatASoftmaxHasWhenALargerScoreComes) {
   for (std::size_t at = 0; at < kPiece; ++at) {
-    GuardedMemory<float> x(kPiece);
-    std::fill(x.begin(), x.end(), -kInfinity);
-    x[at] = -3.f;
-    EXPECT_EQ(-3.f, table().largest(x.data()));
+    Softmax softmax;
+    softmax.largest = -4.f;
+    std::fill(softmax.weights.begin(), softmax.weights.end(), -kInfinity);
+    softmax.weights[at] = -3.f;
+    std::fill(softmax.mass.begin(), softmax.mass.end(), 2.f);
+    std::fill(softmax.sums.begin(), softmax.sums.end(), 5.f);
+    table().soften(softmax.job());
+    EXPECT_EQ(-3.f, softmax.largest);
+    EXPECT_EQ(1.f, softmax.weights[at]);
+    EXPECT_NEAR(softmax.total(), 32 * std::exp(-1.0) + 1, 1e-5);
+    for (const float x : softmax.sums) EXPECT_NEAR(x, 5 * std::exp(-1.0), 1e-6);
+  }
+}
+
+TEST_P(RowsTest, AScoreThatIsNotLargerLeavesTheSumsAsTheyAre) {
+  Softmax softmax;
+  softmax.largest = 1.f;
+  std::fill(softmax.weights.begin(), softmax.weights.end(), 1.f);
+  std::fill(softmax.mass.begin(), softmax.mass.end(), 0.f);
+  std::fill(softmax.sums.begin(), softmax.sums.end(), 0.1f);
+  table().soften(softmax.job());
+  for (const float x : softmax.sums) EXPECT_EQ(0.1f, x);
+  for (const float x : softmax.mass) EXPECT_EQ(4.f, x);
+}
+
+TEST_P(RowsTest, WhatIsNotSeenWeighsNothingEvenIfItIsNoNumber) {
+  Softmax softmax;
+  std::vector<std::int32_t> visible(kPiece, 0);
+  std::fill(softmax.weights.begin(), softmax.weights.end(), std::nanf(""));
+  for (const std::size_t j : {3u, 40u}) {
+    visible[j] = 1;
+    softmax.weights[j] = float(j);
+  }
+  std::fill(softmax.mass.begin(), softmax.mass.end(), 0.f);
+  std::fill(softmax.sums.begin(), softmax.sums.end(), 0.f);
+  SoftenJob job = softmax.job();
+  job.visible = visible.data();
+  job.slope = -1.f;  // of scores 3 - (-47) and 40 - (-10) the first and the second are alike
+  job.distance = -50.f;
+  table().soften(job);
+  for (std::size_t j = 0; j < kPiece; ++j) {
+    EXPECT_EQ(visible[j] != 0 ? 1.f : 0.f, softmax.weights[j]) << j;
+  }
+  EXPECT_EQ(50.f, softmax.largest);
+}
+
+TEST_P(RowsTest, TransposesSixteenRows) {
+  for (const std::size_t width : {16u, 48u, 128u}) {
+    const std::size_t stride = width + 16;
+    GuardedMemory<float> rows(16 * stride - 16), out(16 * width);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = float(i);
+    table().transpose(rows.data(), stride, width, out.data());
+    for (std::size_t r = 0; r < 16; ++r) {
+      for (std::size_t i = 0; i < width; ++i) ASSERT_EQ(rows[r * stride + i], out[i * 16 + r]);
+    }
   }
 }
 
