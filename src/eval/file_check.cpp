@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <variant>
 
+#include "base/checksum.hpp"
 #include "base/thread_pool.hpp"
 #include "base/utf8.hpp"
 #include "weights/rows_of.hpp"
@@ -31,7 +31,7 @@ TensorCheck check_tensor(const weights::Checkpoint& checkpoint, const TensorInfo
                          base::ThreadPool& pool) {
   const weights::Matrix matrix = weights::rows_of(checkpoint, tensor);
   TensorCheck result{.name = tensor.name, .format = tensor.format};
-  result.checksum = XXH3_64bits(matrix.bytes, matrix.size_bytes());
+  result.checksum = base::checksum({matrix.bytes, matrix.size_bytes()});
   // A row's sum is its own, and rows are added in order: the same for any number of threads.
   std::vector<double> squares(static_cast<std::size_t>(matrix.rows));
   std::vector<float> largest(squares.size());

@@ -2,7 +2,6 @@
 #include "quantize/quantize.hpp"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/checksum.hpp"
 #include "base/raise.hpp"
 #include "base/thread_pool.hpp"
 #include "base/wildcard.hpp"
@@ -51,35 +51,28 @@ std::size_t matrices_of(const TensorInfo& tensor) {
 /// takes a sample.
 std::string fingerprint(const weights::Checkpoint& checkpoint, const std::vector<Planned>& plan,
                         const Importance* importance) {
-  XXH3_state_t* const state = XXH3_createState();
-  if (state == nullptr) throw std::bad_alloc();
-  XXH3_128bits_reset(state);
-  const auto take = [&](const void* bytes, std::size_t n) { XXH3_128bits_update(state, bytes, n); };
+  base::Digest digest;
+  const auto take = [&](const auto& value) { digest.add(std::as_bytes(std::span(&value, 1))); };
   constexpr std::size_t kSample = 4096;
   for (const Planned& planned : plan) {
-    take(planned.source->name.data(), planned.source->name.size());
-    take(&planned.format, sizeof planned.format);
+    digest.add(planned.source->name);
+    take(planned.format);
     const auto bytes = planned.source->bytes;
-    take(bytes.data(), std::min(bytes.size(), kSample));
-    if (bytes.size() > kSample) take(bytes.last(kSample).data(), kSample);
+    digest.add(bytes.first(std::min(bytes.size(), kSample)));
+    digest.add(bytes.last(std::min(bytes.size(), kSample)));
   }
   for (const std::filesystem::path& file : checkpoint.files()) {
-    const std::string name = file.filename().string();
-    const std::uint64_t size = std::filesystem::file_size(file);
-    const auto time = std::filesystem::last_write_time(file).time_since_epoch().count();
-    take(name.data(), name.size());
-    take(&size, sizeof size);
-    take(&time, sizeof time);
+    digest.add(file.filename().string());
+    take(std::filesystem::file_size(file));
+    take(std::filesystem::last_write_time(file).time_since_epoch().count());
   }
   if (importance != nullptr)
     for (const auto& [name, entry] : importance->entries) {
-      take(name.data(), name.size());
-      take(entry.sums.data(), entry.sums.size() * sizeof(float));
-      take(entry.counts.data(), entry.counts.size() * sizeof(float));
+      digest.add(name);
+      digest.add(std::as_bytes(std::span(entry.sums)));
+      digest.add(std::as_bytes(std::span(entry.counts)));
     }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return digest.hex();
 }
 
 /// Encodes the rows of one tensor, part by part, on all threads.

@@ -31,9 +31,10 @@ ARROWS = {
 TEXT_FROM_WEIGHTS = {"weights/metadata.hpp"}
 
 # src/cli files that may look inside the engine, by the part of the name before the first '_' or
-# '.': show_plan.cpp belongs to show. All other files there, and all of src/serve, are outsiders.
+# '.': show_plan.cpp belongs to show; src/cli/models belongs to pull. All other files there, and all
+# of src/serve, are outsiders.
 CLI_INSIDERS = {"show", "check", "explain", "capture", "logits", "bench", "train", "quantize",
-                "eval"}
+                "eval", "pull"}
 # What an outsider may reach: the public API, the ground floor (UTF-8, log), and its like.
 OUTSIDER_REACH = ("include/lemma/", "src/base/", "src/cli/", "src/serve/")
 
@@ -49,7 +50,9 @@ THIRD_PARTY = {
     "editline": ["src/cli/"],
     "pcre2.h": ["src/text/"],
     "utf8proc.h": ["src/text/"],
-    "xxhash.h": ["src/state/"],
+    "xxhash.h": ["src/base/"],
+    "curl": ["src/cli/models/"],
+    "openssl": ["src/cli/models/"],
     "httplib.h": ["src/serve/"],
     "sqlite3.h": ["src/serve/"],
     "prometheus": ["src/serve/"],
@@ -129,6 +132,8 @@ def is_outsider(path):
         return False
     if path.parts[1] == "serve":
         return True
+    if path.parts[1:3] == ("cli", "models"):
+        return False
     stem = path.name.split(".")[0].split("_")[0]
     return path.parts[1] == "cli" and stem not in CLI_INSIDERS
 
