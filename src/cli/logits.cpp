@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lemma logits`: known tokens through the model, the rows of all positions to a file.
+// `lemma logits`: known tokens through the model, and through its draft blocks where they are asked
+// for; the rows of all positions to a file.
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <bit>
 #include <fstream>
+#include <memory>
 #include <span>
 #include <string>
 #include <system_error>
@@ -15,6 +20,7 @@
 #include "cli/progress_bar.hpp"
 #include "eval/model_run.hpp"
 #include "eval/tokens_file.hpp"
+#include "runtime/draft_evaluation.hpp"
 #include "runtime/evaluation.hpp"
 
 namespace lemma::cli {
@@ -83,6 +89,63 @@ std::string hidden_site(const runtime::LoadedModel& model) {
   return program.tensors[static_cast<std::size_t>(program.hidden.id)].name;
 }
 
+std::size_t favourite(std::span<const float> logits) {
+  return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+/// The files of the draft blocks' rows, and how often a block has the model's own favourite.
+class DraftFiles {
+ public:
+  DraftFiles(const std::filesystem::path& path, std::size_t blocks) : counts_(blocks) {
+    for (std::size_t block = 0; block < blocks; ++block)
+      files_.push_back(std::make_unique<RowFile>(
+          path.string() + (block ? "." + std::to_string(block) : std::string())));
+  }
+  void model_row(std::span<const float> row) { favourites_.push_back(favourite(row)); }
+  void draft_row(std::size_t block, std::uint32_t position, std::span<const float> row) {
+    files_[block]->append(row);
+    ++counts_[block].rows;
+    counts_[block].same += favourite(row) == favourites_[position];
+  }
+  void publish() {
+    for (const auto& file : files_) file->publish();
+  }
+  std::string summary() const {
+    std::string text;
+    for (std::size_t block = 0; block < counts_.size(); ++block)
+      text += fmt::format("draft block {}: the model's own favourite in {} of {} rows\n", block,
+                          counts_[block].same, counts_[block].rows);
+    return text;
+  }
+
+ private:
+  struct Count {
+    std::size_t rows = 0, same = 0;
+  };
+  std::vector<std::unique_ptr<RowFile>> files_;
+  std::vector<std::size_t> favourites_;  ///< of the model, by position
+  std::vector<Count> counts_;
+};
+
+void write_with_drafts(eval::ModelRun& run, const std::vector<TokenId>& tokens,
+                       const LogitsOptions& options) {
+  RowFile file(options.out);
+  DraftFiles drafts(options.draft_out, run.model().draft_programs().size());
+  runtime::evaluate_with_drafts(
+      run.model(), run.state_options(), tokens,
+      {options.cuts, options.stepwise, options.generated_from},
+      [&](std::uint32_t, std::span<const float> row) {
+        file.append(row);
+        drafts.model_row(row);
+      },
+      [&](std::size_t block, std::uint32_t position, std::span<const float> row) {
+        drafts.draft_row(block, position, row);
+      });
+  file.publish();
+  drafts.publish();
+  write_out(drafts.summary());
+}
+
 }  // namespace
 
 int logits(const LogitsOptions& options) {
@@ -94,7 +157,14 @@ int logits(const LogitsOptions& options) {
                       .kv = options.model.kv,
                       .numerics = options.model.numerics,
                       .context = options.model.context,
-                      .progress = progress.callback()});
+                      .progress = progress.callback(),
+                      .draft_file = options.draft,
+                      .drafts = !options.draft_out.empty()});
+  if (!options.draft_out.empty()) {
+    progress.clear();
+    write_with_drafts(run, tokens, options);
+    return kDone;
+  }
   RowFile file(options.out);
   SiteWriter hidden(options.hidden ? hidden_site(run.model()) : std::string(), file);
   backend::Observer* const observer = &hidden;

@@ -105,6 +105,9 @@ std::string to_json(const Facts& facts) {
       {"planned_bytes", cost.state_bytes}, {"allocated_bytes", facts.state_allocated()}};
   json["scratch"] = {{"planned_bytes", cost.scratch_bytes},
                      {"allocated_bytes", facts.scratch_allocated()}};
+  if (cost.draft_weight_bytes > 0)
+    json["drafts"] = {{"weight_bytes", cost.draft_weight_bytes},
+                      {"state_bytes", cost.draft_state_bytes}};
   json["packed_weight_bytes"] = model.backend().weight_bytes();
   for (const PlacementGroup& p : facts.placements())
     json["operations"].push_back({{"operation", p.operation},
@@ -146,6 +149,10 @@ std::string memory_text(const Facts& facts) {
                       format_bytes(facts.state_allocated()));
   text += fmt::format("  scratch        {:>12}  allocated; {} estimated from the plan\n",
                       format_bytes(facts.scratch_allocated()), format_bytes(cost.scratch_bytes));
+  if (cost.draft_weight_bytes > 0)
+    text +=
+        fmt::format("  draft blocks   {:>12}  more in weights where they run, and {} of state\n",
+                    format_bytes(cost.draft_weight_bytes), format_bytes(cost.draft_state_bytes));
   return text;
 }
 
@@ -174,7 +181,8 @@ int show(const ShowOptions& options) {
                       .kv = options.model.kv,
                       .numerics = options.model.numerics,
                       .context = options.model.context,
-                      .progress = progress.callback()});
+                      .progress = progress.callback(),
+                      .draft_file = options.draft});
   run.prepare({}, kStepRows, 1);
   const algorithm::RowFormat format = eval::row_format(options.model.kv);
   const Facts facts{run,

@@ -34,7 +34,9 @@ ModelRun::ModelRun(const ModelRunOptions& options)
                                                        .threads = options.threads,
                                                        .numerics = options.numerics,
                                                        .context = options.context,
-                                                       .progress = options.progress})) {}
+                                                       .progress = options.progress,
+                                                       .draft_file = options.draft_file,
+                                                       .drafts = options.drafts})) {}
 
 ModelRun::ModelRun(std::unique_ptr<runtime::LoadedModel> model, KvFormat kv)
     : model_(std::move(model)) {
@@ -45,12 +47,17 @@ void ModelRun::prepare(std::span<backend::Observer* const> observers, std::uint3
                        std::uint32_t max_logit_rows) {
   space_.reset();
   space_ = std::make_unique<runtime::StateSpace>(
-      *model_, runtime::StateOptions{
-                   .format = row_format(options_.kv),
-                   .sequences = 1,
-                   .max_rows = max_rows ? max_rows : logits_rows(model_->plan().vocabulary),
-                   .max_logit_rows = max_logit_rows,
-                   .observers = observers});
+      *model_, state_options(observers, max_rows, max_logit_rows));
+}
+
+runtime::StateOptions ModelRun::state_options(std::span<backend::Observer* const> observers,
+                                              std::uint32_t max_rows,
+                                              std::uint32_t max_logit_rows) const {
+  return {.format = row_format(options_.kv),
+          .sequences = 1,
+          .max_rows = max_rows ? max_rows : logits_rows(model_->plan().vocabulary),
+          .max_logit_rows = max_logit_rows,
+          .observers = observers};
 }
 
 }  // namespace lemma::eval

@@ -22,6 +22,8 @@ struct ModelRunOptions {
   NumericsMode numerics = NumericsMode::kFast;
   std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
   ProgressCallback progress{};
+  std::filesystem::path draft_file{};  ///< with the model's draft blocks; empty: none
+  bool drafts = false;                 ///< make the draft blocks ready too
 };
 
 algorithm::RowFormat row_format(KvFormat format);
@@ -39,6 +41,11 @@ class ModelRun {
   /// `max_logit_rows` want logits (0: all), with these observers, which must outlive it.
   void prepare(std::span<backend::Observer* const> observers = {}, std::uint32_t max_rows = 0,
                std::uint32_t max_logit_rows = 0);
+
+  /// What prepare() makes a state of.
+  runtime::StateOptions state_options(std::span<backend::Observer* const> observers = {},
+                                      std::uint32_t max_rows = 0,
+                                      std::uint32_t max_logit_rows = 0) const;
 
   runtime::LoadedModel& model() noexcept { return *model_; }
   const runtime::LoadedModel& model() const noexcept { return *model_; }

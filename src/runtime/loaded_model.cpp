@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/raise.hpp"
 #include "model/arch/arch.hpp"
+#include "model/arch/draft_file.hpp"
 #include "model/decoder.hpp"
 
 namespace lemma::runtime {
@@ -101,6 +102,11 @@ std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path
   return with_path(path, [&] {
     std::unique_ptr<LoadedModel> model(new LoadedModel);
     model->checkpoint_ = weights::open_checkpoint(path);
+    if (const std::filesystem::path& file = options.draft_file; !file.empty())
+      model->checkpoint_ = with_path(file, [&] {
+        auto draft = weights::open_checkpoint(file);
+        return model::join_draft(std::move(model->checkpoint_), std::move(draft));
+      });
     const weights::Checkpoint& checkpoint = *model->checkpoint_;
     model->tokenizer_ = text::Tokenizer::from_metadata(checkpoint.metadata());
     model->plan_ = model::make_plan(checkpoint, {});
@@ -130,13 +136,20 @@ std::unique_ptr<LoadedModel> LoadedModel::assemble(
 void LoadedModel::bind(const LoadOptions& options) {
   backend_ = make_backend(options);
   if (!options.progress) {
-    program_ = model::record(plan_, *checkpoint_, *backend_);
+    record(*backend_, options.drafts);
     return;
   }
   options.progress("weights", 0.0);
   ReportingBackend reporting(*backend_, checkpoint_->tensors().size(), options.progress);
-  program_ = model::record(plan_, *checkpoint_, reporting);
+  record(reporting, options.drafts);
   options.progress("weights", 1.0);
+}
+
+void LoadedModel::record(backend::Backend& backend, bool drafts) {
+  model::WeightBinder weights(*checkpoint_, backend);
+  program_ = model::record(plan_, weights);
+  for (std::size_t block = 0; drafts && block < plan_.drafts.size(); ++block)
+    drafts_.push_back(model::record_draft(plan_, block, weights));
 }
 
 ModelInfo LoadedModel::info() const {
@@ -160,9 +173,10 @@ ModelInfo LoadedModel::info() const {
   return info;
 }
 
-StateSpace::StateSpace(LoadedModel& model, const StateOptions& options)
+StateSpace::StateSpace(LoadedModel& model, const backend::Program& program,
+                       const StateOptions& options)
     : layout_(state::layout_with_snapshots(
-          model.program().slots, {.format = options.format, .page_size = options.page_size},
+          program.slots, {.format = options.format, .page_size = options.page_size},
           model.context(), options.max_rows, options.snapshot_share)),
       max_rows_(options.max_rows) {
   std::vector<std::size_t> pages;
@@ -176,7 +190,7 @@ StateSpace::StateSpace(LoadedModel& model, const StateOptions& options)
   }
   pool_ = std::make_unique<state::PagePool>(layout_, pages);
   store_ = model.backend().make_state(layout_, pages);
-  executable_ = model.backend().prepare(model.program(), *store_,
+  executable_ = model.backend().prepare(program, *store_,
                                         {.max_rows = max_rows_,
                                          .max_logit_rows = options.max_logit_rows,
                                          .observers = options.observers});

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/backend.hpp"
 #include "lemma/engine.hpp"
@@ -37,6 +38,8 @@ struct LoadOptions {
   NumericsMode numerics = NumericsMode::kFast;
   std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
   ProgressCallback progress;
+  std::filesystem::path draft_file{};  ///< with the model's draft blocks; empty: none
+  bool drafts = false;                 ///< record the draft blocks too
 };
 
 class LoadedModel {
@@ -52,6 +55,8 @@ class LoadedModel {
   const model::Plan& plan() const noexcept { return plan_; }
   backend::Backend& backend() const noexcept { return *backend_; }
   const backend::Program& program() const noexcept { return program_; }
+  /// One for each draft block; none unless LoadOptions asked for them.
+  const std::vector<backend::Program>& draft_programs() const noexcept { return drafts_; }
   /// Null in an assembled model.
   const std::shared_ptr<const text::Tokenizer>& tokenizer() const noexcept { return tokenizer_; }
   std::uint32_t context() const noexcept { return context_; }
@@ -60,11 +65,13 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   void bind(const LoadOptions& options);
+  void record(backend::Backend& backend, bool drafts);
   std::unique_ptr<const weights::Checkpoint> checkpoint_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   model::Plan plan_;
   std::unique_ptr<backend::Backend> backend_;
   backend::Program program_;
+  std::vector<backend::Program> drafts_;
   std::uint32_t context_ = 0;
 };
 
@@ -79,10 +86,13 @@ struct StateOptions {
   std::span<backend::Observer* const> observers;
 };
 
-/// Pages for a number of sequences, and the program prepared to run over them.
+/// Pages for a number of sequences, and a program prepared to run over them: the model's, or one of
+/// its draft blocks'.
 class StateSpace {
  public:
-  StateSpace(LoadedModel& model, const StateOptions& options);
+  StateSpace(LoadedModel& model, const StateOptions& options)
+      : StateSpace(model, model.program(), options) {}
+  StateSpace(LoadedModel& model, const backend::Program& program, const StateOptions& options);
 
   state::PagePool& pool() noexcept { return *pool_; }
   const state::Layout& layout() const noexcept { return layout_; }

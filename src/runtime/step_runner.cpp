@@ -16,6 +16,7 @@ void make_copies(state::Sequence& sequence, backend::StateStore& store) {
 void StepRunner::run(std::span<const StepPart> parts) {
   tokens_.clear();
   positions_.clear();
+  received_.clear();
   segments_.clear();
   logit_rows_.clear();
   results_.clear();
@@ -37,16 +38,17 @@ void StepRunner::run(std::span<const StepPart> parts) {
     segments_.push_back({first, rows, past, part.token_class, part.sequence});
     tokens_.insert(tokens_.end(), part.tokens.begin(), part.tokens.end());
     for (std::uint32_t i = 0; i < rows; ++i) {
-      const auto position = static_cast<std::int32_t>(past + i);
+      const auto position = static_cast<std::int32_t>(past + i + part.ahead);
       positions_.push_back({position, position, position});
     }
+    received_.insert(received_.end(), part.received.begin(), part.received.end());
     if (rows == 0 || part.logits == StepPart::Logits::kNone) continue;
     const std::uint32_t from = part.logits == StepPart::Logits::kAll ? 0 : rows - 1;
     for (std::uint32_t i = from; i < rows; ++i) logit_rows_.push_back(first + i);
   }
   LEMMA_CHECK(tokens_.size() <= machine_.max_rows);
 
-  const backend::Step step{tokens_, positions_, segments_, logit_rows_};
+  const backend::Step step{tokens_, positions_, segments_, logit_rows_, received_};
   const auto results = machine_.executable->run(step);
   results_.assign(results.begin(), results.end());
   rows_run_ += tokens_.size();

@@ -21,6 +21,10 @@ struct StepPart {
   std::span<const std::int32_t> tokens;
   state::TokenClass token_class = state::TokenClass::kEntered;
   enum class Logits : std::uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
+  /// Of a draft block: a row for each token, and how far the tokens stand ahead of their kv
+  /// indices.
+  std::span<const float> received = {};
+  std::uint32_t ahead = 0;
 };
 
 /// What a step runs on; all of it must outlive the runner.
@@ -60,6 +64,7 @@ class StepRunner {
   StepMachine machine_;
   std::vector<std::int32_t> tokens_;
   std::vector<algorithm::RopePosition> positions_;
+  std::vector<float> received_;
   std::vector<backend::Segment> segments_;
   std::vector<std::uint32_t> logit_rows_;
   std::vector<backend::SegmentResult> results_;
