@@ -104,15 +104,36 @@ DataBounds::DataBounds(const runtime::LoadedModel& model, std::vector<bool> roun
     const backend::Operation& operation = program_.operations[i];
     for (const backend::Tensor tensor : backend::outputs(operation))
       writers_[std::size_t(tensor.id)] = static_cast<std::int32_t>(i);
-    if (const auto* attend = std::get_if<backend::Attend>(&operation)) {
-      Stored& keys = stored_[attend->key];
-      keys.head_dim = attend->spec.head_dim;
-      keys.longest.resize(attend->spec.kv_heads);
-    }
+    watch(operation);
     if (!reads(i)) continue;
     for (const backend::Tensor tensor : backend::inputs(operation))
       readers_[std::size_t(tensor.id)] = static_cast<std::int32_t>(i);
   }
+}
+
+/// Notes the longest rows of the slots that an attention reads.
+void DataBounds::watch(const backend::Operation& operation) {
+  if (const auto* attend = std::get_if<backend::Attend>(&operation))
+    watch(attend->key, attend->spec.head_dim, attend->spec.kv_heads);
+  if (const auto* latent = std::get_if<backend::AttendLatent>(&operation)) {
+    watch(latent->latent, latent->spec.latent_rank, 1);
+    if (latent->rope >= 0) watch(latent->rope, latent->spec.rope_dim, 1);
+  }
+  if (const auto* sparse = std::get_if<backend::AttendCompressed>(&operation))
+    watch(sparse->rows, sparse->spec.head_dim, 1);
+  if (const auto* compress = std::get_if<backend::Compress>(&operation);
+      compress && compress->entry) {
+    // An entry is normed: no longer than sqrt(width) times the largest weight.
+    double largest = 0;
+    for (const float w : to_f32(weights_[std::size_t(compress->norm)]))
+      largest = std::max(largest, std::abs(double(w)));
+    stored_[compress->rows].longest = {largest * std::sqrt(double(compress->spec.width))};
+  }
+}
+
+void DataBounds::watch(backend::SlotId slot, std::uint32_t head_dim, std::size_t heads) {
+  stored_[slot].head_dim = head_dim;
+  stored_[slot].longest.resize(heads);
 }
 
 /// Whether anything is worked out from the inputs of an operation.
@@ -120,6 +141,8 @@ bool DataBounds::reads(std::size_t operation) const {
   const backend::Operation& op = program_.operations[operation];
   if (std::holds_alternative<backend::Store>(op)) return true;
   if (std::holds_alternative<backend::Attend>(op)) return true;
+  if (std::holds_alternative<backend::AttendLatent>(op)) return true;
+  if (std::holds_alternative<backend::AttendCompressed>(op)) return true;
   return rounds_[operation] &&
          (std::holds_alternative<backend::Project>(op) || std::holds_alternative<backend::Mlp>(op));
 }
@@ -141,6 +164,8 @@ void DataBounds::advance(std::int32_t tensor, RowSource& source) {
     std::visit(
         base::Overloaded{[&](const backend::Store& op) { enter(op, source); },
                          [&](const backend::Attend& op) { enter(op, source); },
+                         [&](const backend::AttendLatent& op) { enter(op, source); },
+                         [&](const backend::AttendCompressed& op) { enter(op, source); },
                          [&](const backend::Project& op) { enter(op, source); },
                          [&](const backend::Mlp& op) { enter(op, source); }, [](const auto&) {}},
         program_.operations[next_]);
@@ -202,29 +227,72 @@ void DataBounds::enter(const backend::Store& op, RowSource& source) {
   }
 }
 
+// By the inequality of Cauchy and Schwarz no score is above |q| |k| scale. Keys of layers that
+// share a slot were entered by the layer that owns it.
+
 void DataBounds::enter(const backend::Attend& op, RowSource& source) {
-  constexpr double kDerivedFor = 50.0;  // scores, see tolerance::kAttend
   const algorithm::GqaSpec& spec = op.spec;
   const std::span<const float> queries = source.rows(op.query.id);
-  const std::size_t rows = queries.size() / op.query.width;
-  // By the inequality of Cauchy and Schwarz no score is above |q| |k| scale. Keys of layers that
-  // share a slot were entered by the layer that owns it.
+  std::vector<double> scores(queries.size() / op.query.width);
   const Stored& keys = stored_[op.key];
-  std::vector<double>& scale = scale_[op.out.id];
-  scale.assign(rows, 1.0);
-  for (std::size_t r = 0; r < rows; ++r)
+  for (std::size_t r = 0; r < scores.size(); ++r)
     for (std::uint32_t h = 0; h < spec.query_heads; ++h) {
       const auto query = queries.subspan(r * op.query.width + h * spec.head_dim, spec.head_dim);
-      const double score =
-          norm(query) * keys.longest[spec.kv_head(h)] * std::abs(double(spec.scale));
-      scale[r] = std::max(scale[r], score / kDerivedFor);
+      scores[r] = std::max(
+          scores[r], norm(query) * keys.longest[spec.kv_head(h)] * std::abs(double(spec.scale)));
     }
+  allow_scores(op.out, scores);
   // A merged sum of values that cancel keeps the rounding of the values.
   const double of_values =
       algorithm::tolerance::kAttend.absolute_of_max * stored_[op.value].largest;
   std::vector<double>& slack = slack_[op.out.id];
-  for (std::size_t r = 0; r < rows; ++r)
-    slack.insert(slack.end(), op.out.width, scale[r] * of_values);
+  for (const double times : scale_[op.out.id])
+    slack.insert(slack.end(), op.out.width, times * of_values);
+}
+
+void DataBounds::enter(const backend::AttendLatent& op, RowSource& source) {
+  const algorithm::MlaSpec& spec = op.spec;
+  const std::span<const float> queries = source.rows(op.query.id);
+  std::vector<double> scores(queries.size() / op.query.width);
+  const double latent = stored_[op.latent].longest[0];
+  const double rope = op.rope >= 0 ? stored_[op.rope].longest[0] : 0.0;
+  const std::vector<float> key_up = to_f32(weights_[std::size_t(op.key_up)]);
+  const std::size_t c = spec.latent_rank, dn = spec.nope_dim;
+  std::vector<float> absorbed(c);  // the query as a latent sees it
+  for (std::size_t r = 0; r < scores.size(); ++r)
+    for (std::size_t h = 0; h < spec.heads; ++h) {
+      const auto query =
+          queries.subspan(r * op.query.width + h * spec.query_dim(), spec.query_dim());
+      std::fill(absorbed.begin(), absorbed.end(), 0.f);
+      for (std::size_t d = 0; d < dn; ++d)
+        for (std::size_t i = 0; i < c; ++i)
+          absorbed[i] += query[d] * (op.key_up_transposed ? key_up[(h * c + i) * dn + d]
+                                                          : key_up[(h * dn + d) * c + i]);
+      const double score = norm(absorbed) * latent + norm(query.subspan(dn)) * rope;
+      scores[r] = std::max(scores[r], score * std::abs(double(spec.scale)));
+    }
+  allow_scores(op.out, scores);
+}
+
+void DataBounds::enter(const backend::AttendCompressed& op, RowSource& source) {
+  const algorithm::CompressedSparseSpec& spec = op.spec;
+  const std::span<const float> queries = source.rows(op.query.id);
+  std::vector<double> scores(queries.size() / op.query.width);
+  double longest = stored_[op.rows].longest[0];
+  if (op.entries >= 0) longest = std::max(longest, stored_[op.entries].longest[0]);
+  for (std::size_t r = 0; r < scores.size(); ++r)
+    for (std::size_t h = 0; h < spec.heads; ++h) {
+      const auto query = queries.subspan(r * op.query.width + h * spec.head_dim, spec.head_dim);
+      scores[r] = std::max(scores[r], norm(query) * longest * std::abs(double(spec.scale)));
+    }
+  allow_scores(op.out, scores);
+}
+
+void DataBounds::allow_scores(backend::Tensor out, std::span<const double> scores) {
+  constexpr double kDerivedFor = 50.0;  // see tolerance::kAttend
+  std::vector<double>& scale = scale_[out.id];
+  scale.clear();
+  for (const double score : scores) scale.push_back(std::max(1.0, score / kDerivedFor));
 }
 
 std::span<const double> DataBounds::slack(std::int32_t tensor) const {

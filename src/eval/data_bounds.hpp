@@ -5,9 +5,9 @@
 //   - products of quantized weights with int8 activations: six sigma of each output, by
 //     tolerance::int8_bound; a feed-forward block carries its gate's and up's through the
 //     activation and the down projection, where independent errors add as squares;
-//   - attention: tolerance::kAttend is derived for scores up to 50; larger ones scale it. Its
-//   second
-//     term is that of the large terms which cancel: the largest value, not the largest output.
+//   - attention, latent and compressed too: tolerance::kAttend is derived for scores up to 50;
+//     larger ones scale it. Its second term is that of the large terms which cancel: the largest
+//     value, not the largest output.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,12 @@ class DataBounds {
   void enter(const backend::Mlp& op, RowSource& source);
   void enter(const backend::Store& op, RowSource& source);
   void enter(const backend::Attend& op, RowSource& source);
+  void enter(const backend::AttendLatent& op, RowSource& source);
+  void enter(const backend::AttendCompressed& op, RowSource& source);
+  void watch(backend::SlotId slot, std::uint32_t head_dim, std::size_t heads);
+  void watch(const backend::Operation& operation);
+  /// Rows of `out` whose largest scores are at most `scores`.
+  void allow_scores(backend::Tensor out, std::span<const double> scores);
 
   backend::Program program_;  ///< with the ids of weights_
   std::vector<weights::Matrix> weights_;
@@ -61,7 +67,7 @@ class DataBounds {
   /// By slot.
   struct Stored {
     double largest = 0;           ///< of all elements so far
-    std::uint32_t head_dim = 0;   ///< keys: of a KV head
+    std::uint32_t head_dim = 0;   ///< keys: of a KV head; latents and shared rows: of the row
     std::vector<double> longest;  ///< keys: the largest norm of each KV head so far
   };
   std::map<std::int32_t, Stored> stored_;

@@ -35,6 +35,18 @@ StackModel make_stack(Wiring wiring, weights::Format matrices) {
   return {std::move(weights), std::move(plan)};
 }
 
+void scale_scores(model::Plan& plan, float factor) {
+  for (model::Layer& layer : plan.layers) {
+    model::Mixer& mixer = layer.sites[0].mixer;
+    if (auto* gqa = std::get_if<model::Gqa>(&mixer)) {
+      gqa->spec.scale *= factor;
+      if (gqa->indexer) gqa->indexer->spec.heads.scale *= factor;
+    }
+    if (auto* mla = std::get_if<model::Mla>(&mixer)) mla->spec.scale *= factor;
+    if (auto* sparse = std::get_if<model::CompressedSparse>(&mixer)) sparse->spec.scale *= factor;
+  }
+}
+
 std::vector<std::uint32_t> stack_boundaries() {
   return {1,  // the shortest
           2,

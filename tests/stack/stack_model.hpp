@@ -39,6 +39,8 @@ struct StackModel {
 /// Each wiring pairs the token mixers with other feed-forwards. Matrices are in `matrices`, whose
 /// blocks may have at most 32 elements.
 StackModel make_stack(Wiring wiring, weights::Format matrices = weights::Format::kF32);
+/// Multiplies every attention's scores.
+void scale_scores(model::Plan& plan, float factor);
 
 /// Lengths at which something ends, begins or fills up in some layer, ascending; see appendix B of
 /// the contract: around the convolution's kernel, the window, compression, blocks, selections,

@@ -163,8 +163,9 @@ INSTANTIATE_TEST_SUITE_P(All, StackOnCpu,
                                            Wiring::kBlocksOfTwo),
                          wiring_name);
 
-eval::ModelRun model_run(Wiring wiring, BackendKind backend) {
+eval::ModelRun model_run(Wiring wiring, BackendKind backend, float scores = 1.f) {
   StackModel stack = make_stack(wiring);
+  scale_scores(stack.plan, scores);
   return eval::ModelRun(runtime::LoadedModel::assemble(
       std::move(stack.weights), std::move(stack.plan), load_options({.backend = backend})));
 }
@@ -199,6 +200,19 @@ TEST_P(StackOnCpu, HasTheSameBitsOnAnyNumberOfThreads) {
               "")
         << threads;
   }
+}
+
+// A score of 500 moves a weight ten times as far by its rounding as one of 50 does.
+TEST(StackTolerances, HoldWhereScoresAreLarge) {
+  eval::ModelRun reference = model_run(Wiring::kPlain, BackendKind::kReference, 300.f);
+  eval::ModelRun cpu = model_run(Wiring::kPlain, BackendKind::kCpu, 300.f);
+  const eval::CheckReport report =
+      eval::check(reference, cpu, stack_tokens(), {.teacher_forced = true});
+  for (const eval::SiteReport& site : report.sites)
+    if (site.site.operation.starts_with("attend"))
+      std::printf("[ measured ] large scores, %s: error %.1e, %.3f of allowed\n",
+                  site.site.name.c_str(), site.distance.max_error(), site.of_tolerance());
+  EXPECT_EQ(report.first_failed ? report.sites[*report.first_failed].site.name : "", "");
 }
 
 // Where weights are quantized, entered and generated tokens may have their own arithmetic; within
