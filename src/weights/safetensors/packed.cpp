@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/raise.hpp"
+#include "weights/formats/blocks.hpp"
 
 namespace lemma::weights::safetensors {
 namespace {
@@ -17,10 +18,6 @@ namespace {
 using base::raise;
 
 constexpr std::uint64_t kMxBlock = 32;
-
-/// The sixteen values of E2M1: sign, two exponent bits, one fraction bit.
-constexpr std::array<float, 16> kE2m1 = {0.f,  0.5f,  1.f,  1.5f,  2.f,  3.f,  4.f,  6.f,
-                                         -0.f, -0.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
 
 /// A small float: one sign bit, `exponent` bits, the rest fraction. E4M3 has no infinity: all ones
 /// are NaN. E5M2 is IEEE's.
@@ -205,8 +202,8 @@ Source decode_ids(const Stored& tensor) {
   return out;
 }
 
-// Element 2 i of a block stands in the low nibble of byte i, element 2 i + 1 in the high one. The
-// block's scale is 2^(s - 127).
+// Element 2 i of a block stands in the low nibble of byte i, element 2 i + 1 in the high one;
+// GGML's block has element i beside element i + 16, and the scale in front: 2^(s - 127) in both.
 Source decode_mxfp4(const Stored& blocks, const Stored& scales) {
   require_dtype(blocks, "U8");
   require_dtype(scales, "U8");
@@ -217,17 +214,18 @@ Source decode_mxfp4(const Stored& blocks, const Stored& scales) {
           "tensors '{}' [{}] and '{}' [{}]: expected blocks of 16 bytes and a scale for each",
           blocks.name, fmt::join(blocks.shape, ", "), scales.name, fmt::join(scales.shape, ", "));
   shape.back() *= kMxBlock;
-  Source out{.name = blocks.name, .format = Format::kBF16, .shape = std::move(shape), .bytes = {}};
+  Source out{.name = blocks.name, .format = Format::kMXFP4, .shape = std::move(shape), .bytes = {}};
   out.make = [data = blocks.bytes, scale = scales.bytes](std::span<std::byte> bytes) {
     for (std::size_t b = 0; b < scale.size(); ++b) {
-      const int exponent = std::to_integer<int>(scale[b]) - 127;
-      std::array<std::uint16_t, 16> values;
-      for (std::size_t v = 0; v < 16; ++v) values[v] = exact_bf16(std::ldexp(kE2m1[v], exponent));
-      for (std::size_t i = 0; i < kMxBlock; ++i) {
-        const auto byte = std::to_integer<std::uint32_t>(data[b * kMxBlock / 2 + i / 2]);
-        const std::uint16_t value = values[i % 2 == 0 ? byte & 15u : byte >> 4];
-        std::memcpy(bytes.data() + (b * kMxBlock + i) * sizeof value, &value, sizeof value);
-      }
+      const auto nibble = [&](std::size_t i) {
+        const auto byte = std::to_integer<unsigned>(data[b * kMxBlock / 2 + i / 2]);
+        return i % 2 == 0 ? byte & 15u : byte >> 4;
+      };
+      BlockMXFP4 block;
+      block.e = std::to_integer<std::uint8_t>(scale[b]);
+      for (std::size_t i = 0; i < kMxBlock / 2; ++i)
+        block.qs[i] = static_cast<std::uint8_t>(nibble(i) | nibble(i + kMxBlock / 2) << 4);
+      std::memcpy(bytes.data() + b * sizeof block, &block, sizeof block);
     }
   };
   return out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that a Hugging Face checkpoint stores in a packed form, decoded when they are asked for.
-// What each form's bytes mean stands at its function. Results are BF16 where every value has at
-// most 8 significant bits and BF16's range, so that nothing is lost, else F32.
+// What each form's bytes mean stands at its function. Results lose nothing: they are a block format
+// of the same values, BF16 where every value has at most 8 significant bits, or F32.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ Source decode_exponents(const Stored& tensor);
 /// I32 or I64 as I32; throws kBadFile, when it is read, where a number does not fit.
 Source decode_ids(const Stored& tensor);
 
-/// MXFP4: bytes [..., n / 2] or blocks [..., n / 32, 16], scales [..., n / 32], as [..., n].
+/// MXFP4: bytes [..., n / 2] or blocks [..., n / 32, 16], scales [..., n / 32], as [..., n]
+/// in GGML's blocks.
 Source decode_mxfp4(const Stored& blocks, const Stored& scales);
 
 /// The tensors of one matrix in GPTQ or AWQ.

@@ -59,9 +59,13 @@ TEST(Packed, DecodesMxfp4FromTheLowNibbleOn) {
   blocks[0] = 0x21;                                // 0.5, then 1
   blocks[1] = 0xf7;                                // 6, then -6
   const std::vector<std::uint8_t> scales = {128};  // times 2
-  const std::vector<float> values =
-      decode_mxfp4(stored("U8", {1, 1, 16}, blocks), stored("U8", {1, 1}, scales)).values();
+  blocks[15] = 0x10;                               // 0, then 0.5
+  const Source out = decode_mxfp4(stored("U8", {1, 1, 16}, blocks), stored("U8", {1, 1}, scales));
+  EXPECT_EQ(out.format, Format::kMXFP4);
+  EXPECT_EQ(out.size_bytes(), 17u);
+  const std::vector<float> values = out.values();
   ASSERT_EQ(values.size(), 32u);
+  EXPECT_EQ(values[31], 1.f);
   EXPECT_THAT(std::vector<float>(values.begin(), values.begin() + 5),
               ElementsAre(1.f, 2.f, 12.f, -12.f, 0.f));
 }

@@ -54,6 +54,17 @@ constexpr KeyRule kKeys[] = {
 
 constexpr std::uint32_t kSoftmax = 1, kSigmoid = 2;
 
+// How many dims of a head turn: the rope part, which some files state as a share of the whole head.
+Translation::RopeOptions turned_part(Translation& t) {
+  const Config& config = t.config();
+  const bool share = config.is_object("rope_parameters") &&
+                     config.object("rope_parameters").has("partial_rotary_factor");
+  const std::uint64_t whole =
+      std::uint64_t{config.u32("qk_rope_head_dim")} + config.u32("qk_nope_head_dim");
+  return {.head_dim = share ? static_cast<std::uint32_t>(whole) : config.u32("qk_rope_head_dim"),
+          .latent = true};
+}
+
 void latent_keys(Translation& t) {
   const Config& config = t.config();
   t.require("hidden_act", "silu");
@@ -64,7 +75,7 @@ void latent_keys(Translation& t) {
   t.require_number("qk_head_dim", static_cast<float>(head));
   t.set("attention.key_length", static_cast<std::uint32_t>(head));
   t.set("attention.value_length", config.u32("v_head_dim"));
-  t.rope({.head_dim = turned, .latent = true});
+  t.rope(turned_part(t));
   for (const char* described :
        {"attention_bias", "seq_aux", "aux_loss_alpha", "num_nextn_predict_layers", "mlp_bias"})
     config.ignore(described);
@@ -89,6 +100,26 @@ void v3_keys(Translation& t) {
   t.require("topk_method", "noaux_tc");
   t.set("expert_gating_func", kSigmoid);
   expert_groups(t, "n_group", "topk_group");
+}
+
+// The temperature of queries rises once per original context. Experts stand in stacks already.
+void mistral4_keys(Translation& t) {
+  const Config rope = t.config().object("rope_parameters");
+  if (rope.has("llama_4_scaling_beta"))
+    t.set("attention.temperature_scale", rope.f32("llama_4_scaling_beta"));
+  rope.ignore("max_position_embeddings");
+  latent_keys(t);
+  t.set("expert_gating_func", kSoftmax);
+  expert_groups(t, "n_group", "topk_group");
+}
+
+constexpr TensorRule kStacks[] = {
+    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_up_exps.weight", Change::kNone, true},
+    {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", Change::kNone, true},
+};
+
+void stacked_experts(Translation& t) {
+  for (const TensorRule& rule : kStacks) t.move(rule);
 }
 
 constexpr KeyRule kSparseKeys[] = {
@@ -123,6 +154,7 @@ void expert_tensors(Translation& t) {
 constexpr Family kFamilies[] = {
     {"deepseek_v2", "deepseek2", "model.", kKeys, kLatent, v2_keys, expert_tensors, true},
     {"deepseek_v3", "deepseek2", "model.", kKeys, kLatent, v3_keys, expert_tensors, true},
+    {"mistral4", "mistral4", "model.", kKeys, kLatent, mistral4_keys, stacked_experts, true},
     {"deepseek_v32", "deepseek32", "model.", kSparseKeys, kLatent, sparse_keys, expert_tensors,
      true},
     {"glm_moe_dsa", "glm-dsa", "model.", kSparseKeys, kLatent, sparse_keys, expert_tensors, true},

@@ -20,7 +20,8 @@ constexpr auto kLists = {llama_families,
                          glm4_families,
                          olmo_families,
                          fused_families,
-                         deepseek_v4_families};
+                         deepseek_v4_families,
+                         gemma4_families};
 
 }  // namespace
 

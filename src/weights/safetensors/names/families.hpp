@@ -21,6 +21,7 @@ std::span<const Family> glm4_families() noexcept;
 std::span<const Family> olmo_families() noexcept;
 std::span<const Family> fused_families() noexcept;
 std::span<const Family> deepseek_v4_families() noexcept;
+std::span<const Family> gemma4_families() noexcept;
 std::span<const Family> glm5_next_families() noexcept;
 
 /// Rotation of whole heads, or of the share that config.json states; gated SiLU.
