@@ -4,8 +4,8 @@
 // first on. Every block has experts: the router's bias counts, the softmax goes over the chosen
 // logits, and the activation is the clamped SwiGLU with alpha 1.702 and u + 1.
 //
-// The published model has YaRN's ramp without rounding its ends to whole dims; GGUF files cannot say
-// so, and the engine they are written for rounds them, so they are rounded then.
+// The published model has YaRN's ramp without rounding its ends to whole dims; GGUF files cannot
+// say so, and the engine they are written for rounds them, so they are rounded then.
 #include <vector>
 
 #include "model/arch/arch.hpp"
