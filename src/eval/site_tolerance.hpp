@@ -9,7 +9,9 @@
 // sqrt(layers) times one block's tolerance. Rows of a state that is not f32 are rounded on both
 // sides, and values that differ by an f32 rounding can land on neighbouring codes; a site then gets
 // the tolerance of activations of that width on top. Teacher forcing needs none of this: inputs and
-// state are equal, and data_bounds.hpp adds what int8 activations may do to the very data.
+// state are equal, and data_bounds.hpp adds what int8 activations may do to the very data, where it
+// knows (project, mlp); other products of quantized weights keep their int8 tolerance. Choices have
+// no tolerance of their own.
 //
 // Where rounding errors have gone through layers, only their mean square can be foreseen: a norm
 // may blow up a row that cancelled, and no largest error holds for all rows. The int8 tolerances

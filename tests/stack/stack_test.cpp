@@ -163,8 +163,9 @@ INSTANTIATE_TEST_SUITE_P(All, StackOnCpu,
                                            Wiring::kBlocksOfTwo),
                          wiring_name);
 
-eval::ModelRun model_run(Wiring wiring, BackendKind backend, float scores = 1.f) {
-  StackModel stack = make_stack(wiring);
+eval::ModelRun model_run(Wiring wiring, BackendKind backend, float scores = 1.f,
+                         Format format = Format::kF32) {
+  StackModel stack = make_stack(wiring, format);
   scale_scores(stack.plan, scores);
   return eval::ModelRun(runtime::LoadedModel::assemble(
       std::move(stack.weights), std::move(stack.plan), load_options({.backend = backend})));
@@ -200,6 +201,19 @@ TEST_P(StackOnCpu, HasTheSameBitsOnAnyNumberOfThreads) {
               "")
         << threads;
   }
+}
+
+// On equal inputs, since a choice on rounded ones may fall otherwise.
+TEST_P(StackOnCpu, AgreesWithTheReferenceOnQuantizedWeights) {
+  eval::ModelRun reference = model_run(GetParam(), BackendKind::kReference, 1.f, Format::kQ8_0);
+  eval::ModelRun cpu = model_run(GetParam(), BackendKind::kCpu, 1.f, Format::kQ8_0);
+  const eval::CheckReport report =
+      eval::check(reference, cpu, stack_tokens(),
+                  {.teacher_forced = true, .int8 = true, .generated_from = 100});
+  for (const eval::SiteReport& site : report.sites)
+    EXPECT_TRUE(site.passed()) << site.site.name << ", " << site.site.operation << ": "
+                               << site.of_tolerance() << " of its tolerance, error "
+                               << site.distance.max_error();
 }
 
 // A score of 500 moves a weight ten times as far by its rounding as one of 50 does.
