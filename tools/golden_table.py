@@ -6,6 +6,7 @@ usage: tools/golden_table.py build/release/golden_test > docs/goldens.md
 
 A row for each variant: the largest absolute difference of any logit from the independent engine's,
 on each backend, what is allowed, and whether the bits stayed equal however the tokens were run.
+Then a row for each operation: how far the cpu's is from the reference's, and of what is allowed.
 """
 import collections
 import json
@@ -16,6 +17,8 @@ import tempfile
 
 MEASURED = re.compile(
     r"\[ measured \] (\S+)\s+(cpu|reference)\s+max \|difference\| (\S+) of (\S+) allowed")
+OPERATIONS = re.compile(r"\[ measured \] cpu against reference over (\d+) models, (.*)")
+OPERATION = re.compile(r"\[ measured \] (\S.*?)\s+(\d+)\s+(\d\.\d+e\S+)\s+(\d\.\d+)")
 BITS = {
     "HasTheSameBitsCutAnywhere": "cuts",
     "HasTheSameBitsTokenByToken": "stepwise",
@@ -24,6 +27,24 @@ BITS = {
     "HasTheSameBitsBesideOthers": "company",
     "HasTheSameBitsAfterRejectedDrafts": "drafts",
 }
+
+
+def print_operations(output: str) -> None:
+    rows, models, forced = collections.defaultdict(dict), "", False
+    for line in output.splitlines():
+        if head := OPERATIONS.match(line):
+            models, forced = head[1], "equal inputs" in head[2]
+        elif models and (row := OPERATION.match(line)):
+            rows[row[1]]["sites"] = row[2]
+            rows[row[1]][forced] = f"{row[3]} | {float(row[4]):.0%}"
+    print("\n# Operations, as measured\n")
+    print(f"The cpu's operations against the reference's at every site of {models} golden models:"
+          " largest error of a row's\nlargest value, and the share of the tolerance that is used"
+          " (`src/eval/site_tolerance.cpp` has tolerances and reasons).\n")
+    print("| operation | sites | on equal inputs | of allowed | on own rows | of allowed |")
+    print("|---|---|---|---|---|---|")
+    for operation, row in rows.items():
+        print(f"| {operation} | {row['sites']} | {row.get(True, '- | -')} | {row.get(False, '- | -')} |")
 
 
 def main() -> int:
@@ -62,6 +83,7 @@ def main() -> int:
     for variant, row in errors.items():
         print(f"| {variant} | {row['allowed']} | {row.get('reference', '-')} |"
               f" {row.get('cpu', '-')} | {bits(variant, 'reference')} | {bits(variant, 'cpu')} |")
+    print_operations(run.stdout)
     return run.returncode
 
 
