@@ -76,7 +76,8 @@ Plan sparse(const Reader& reader, RopeLayout index_layout) {
                            reader.ffn(i, {.kind = Activation::kSilu}, routing));
   };
   for (std::uint32_t i = 0; i < reader.layers(); ++i) plan.layers.push_back(layer(i));
-  // A draft block that would take the list of a layer cannot run by itself; it is left out.
+  // A draft block chooses tokens by its own indexer, as it was trained; llama.cpp lets it attend to
+  // all. One that would take the list of a layer cannot run by itself; it is left out.
   if (std::all_of(choosing.begin() + reader.layers(), choosing.end(), std::identity()))
     reader.add_drafts(plan, layer);
   return plan;
