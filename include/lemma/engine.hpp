@@ -32,7 +32,9 @@ struct EngineAccess;  // opens an engine with observers, for tests
 }
 
 enum class BackendKind : std::uint8_t { kReference, kCpu };
-enum class KvFormat : std::uint8_t { kF32, kF16, kBF16, kQ8 };
+/// kFp8 is for models that define it (DeepSeek V4: rows in fp8 with the turned part in f16, index
+/// rows in fp4) and is refused by others.
+enum class KvFormat : std::uint8_t { kF32, kF16, kBF16, kQ8, kFp8 };
 enum class NumericsMode : std::uint8_t {
   kFast,    ///< activations of quantized products may be rounded to int8 per group
   kStrict,  ///< weights are decoded, activations stay f32: one definition for every phase
@@ -59,7 +61,11 @@ struct EngineOptions {
   std::uint32_t max_sequences = 8;   ///< sequences that are stepped at the same time
   std::uint32_t step_rows = 512;     ///< rows of one step at most; a longer prompt takes several
   std::optional<Steering> steering;  ///< of all sequences
-  ProgressCallback progress;         ///< of loading; on the calling thread
+  /// Experts of a layer whose weights are read ahead by a guess at what will be chosen, while one
+  /// sequence is decoded; 0: none. For models larger than memory whose weights are used as they
+  /// lie in the file; never changes a result.
+  std::uint32_t prefetch_experts = 0;
+  ProgressCallback progress;  ///< of loading; on the calling thread
 };
 
 struct ModelInfo {

@@ -93,25 +93,30 @@ int fp4_scale_exponent(float largest) noexcept {
   return scale_exponent(largest, 0.75f, 3);  // 6 = 0.75 * 2^3
 }
 
+static std::size_t fp8_scales(std::size_t coded) noexcept {
+  return (coded + kFp8Group - 1) / kFp8Group;
+}
+
 std::size_t fp8_row_bytes(std::size_t width, std::size_t tail) noexcept {
-  LEMMA_CHECK(tail <= width && (width - tail) % kFp8Group == 0);
-  return (width - tail) + (width - tail) / kFp8Group + 2 * tail;
+  LEMMA_CHECK(tail <= width);
+  return (width - tail) + fp8_scales(width - tail) + 2 * tail;
 }
 
 bool encode_fp8_row(std::span<const float> row, std::size_t tail, std::byte* bytes) noexcept {
-  LEMMA_CHECK(tail <= row.size() && (row.size() - tail) % kFp8Group == 0);
+  LEMMA_CHECK(tail <= row.size());
   const std::size_t coded = row.size() - tail;
   std::byte* const scales = bytes + coded;
   for (std::size_t begin = 0; begin < coded; begin += kFp8Group) {
-    const float largest = largest_of(row.subspan(begin, kFp8Group), kFp8Floor);
+    const std::size_t end = std::min(begin + kFp8Group, coded);
+    const float largest = largest_of(row.subspan(begin, end - begin), kFp8Floor);
     if (largest < 0.f) return false;
     const int k = fp8_scale_exponent(largest);
     scales[begin / kFp8Group] = std::byte(std::uint8_t(k + kBias));
-    for (std::size_t i = begin; i < begin + kFp8Group; ++i) {
+    for (std::size_t i = begin; i < end; ++i) {
       bytes[i] = std::byte(f32_to_e4m3(std::ldexp(row[i], -k)));
     }
   }
-  std::byte* const last = scales + coded / kFp8Group;
+  std::byte* const last = scales + fp8_scales(coded);
   for (std::size_t i = 0; i < tail; ++i) {
     const float x = row[coded + i];
     if (!(std::fabs(x) <= kLargestF16)) return false;
@@ -122,13 +127,18 @@ bool encode_fp8_row(std::span<const float> row, std::size_t tail, std::byte* byt
 }
 
 void decode_fp8_row(const std::byte* bytes, std::size_t tail, std::span<float> row) noexcept {
-  LEMMA_CHECK(tail <= row.size() && (row.size() - tail) % kFp8Group == 0);
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values{};
+    for (std::size_t code = 0; code < 256; ++code) values[code] = e4m3_to_f32(std::uint8_t(code));
+    return values;
+  }();
+  LEMMA_CHECK(tail <= row.size());
   const std::size_t coded = row.size() - tail;
   const std::byte* const scales = bytes + coded;
   for (std::size_t i = 0; i < coded; ++i) {
-    row[i] = e4m3_to_f32(load8(bytes + i)) * e8m0_to_f32(load8(scales + i / kFp8Group));
+    row[i] = table[load8(bytes + i)] * e8m0_to_f32(load8(scales + i / kFp8Group));
   }
-  const std::byte* const last = scales + coded / kFp8Group;
+  const std::byte* const last = scales + fp8_scales(coded);
   for (std::size_t i = 0; i < tail; ++i) {
     std::uint16_t bits;
     std::memcpy(&bits, last + 2 * i, 2);

@@ -8,7 +8,7 @@
 //   e2m1   s ee m       0, 0.5, 1, 1.5, 2, 3, 4, 6
 //   e8m0   eeeeeeee     2^(e - 127), NaN 0xff: the scale of a group
 //
-//   fp8 row, n with a tail of t: [n - t codes][(n - t) / 64 scales][t f16], tail last
+//   fp8 row, n with a tail of t: [n - t codes][ceil((n - t) / 64) scales][t f16], tail last
 //   fp4 row, n:                  [n / 2 bytes, even element in the low half][n / 32 scales]
 #pragma once
 
@@ -36,8 +36,8 @@ inline constexpr std::size_t kFp4Group = 32;
 int fp8_scale_exponent(float largest) noexcept;
 int fp4_scale_exponent(float largest) noexcept;
 
-/// Bytes of an fp8 row of `width` elements whose last `tail` are kept in f16; width - tail is a
-/// multiple of 64.
+/// Bytes of an fp8 row of `width` elements whose last `tail` are kept in f16. The last group of the
+/// others may be a short one.
 std::size_t fp8_row_bytes(std::size_t width, std::size_t tail) noexcept;
 /// Encodes one row; false, with the bytes unspecified, if an element is not finite or the tail does
 /// not fit f16.

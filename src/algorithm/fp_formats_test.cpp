@@ -122,6 +122,18 @@ TEST(Fp8Row, GivesThePublishedRow) {
 TEST(Fp8Row, TakesLessThanThreeFifthsOfF16) {
   EXPECT_EQ(fp8_row_bytes(512, 64), 448u + 7 + 128);
   EXPECT_EQ(fp8_row_bytes(128, 0), 130u);
+  EXPECT_EQ(fp8_row_bytes(100, 16), 84u + 2 + 32);  // the second group has 20
+  EXPECT_EQ(fp8_row_bytes(16, 16), 32u);
+}
+
+TEST(Fp8Row, GivesAShortLastGroupAScaleOfItsOwn) {
+  Row x(84, 400.f);
+  for (std::size_t i = 64; i < 68; ++i) x[i] = 3e-3f;  // 1.536 * 2^-9
+  for (std::size_t i = 68; i < 84; ++i) x[i] = 1.f;    // the tail
+  const Row out = fp8(x, 16);
+  EXPECT_EQ(out[0], 384.f);  // 400 lies between 384 and 416: the even code
+  for (std::size_t i = 64; i < 68; ++i) EXPECT_NEAR(out[i], x[i], x[i] / 16);
+  for (std::size_t i = 68; i < 84; ++i) EXPECT_EQ(out[i], 1.f);
 }
 
 TEST(Fp8Row, IsOffByAtMostASixteenth) {

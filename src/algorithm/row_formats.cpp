@@ -5,7 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
+#include "algorithm/fp_formats.hpp"
 #include "base/check.hpp"
 #include "base/half.hpp"
 
@@ -14,7 +16,7 @@ namespace {
 
 constexpr float kLargestF16 = 65504.f;
 constexpr float kLargestCode = 127.f;
-constexpr std::array<std::string_view, 4> kNames = {"f32", "f16", "bf16", "q8"};
+constexpr std::array<std::string_view, 6> kNames = {"f32", "f16", "bf16", "q8", "fp8", "fp4"};
 
 void store16(std::byte* bytes, std::size_t index, std::uint16_t bits) noexcept {
   std::memcpy(bytes + 2 * index, &bits, 2);
@@ -73,6 +75,14 @@ void decode_q8(std::size_t group, std::size_t width, const std::byte* bytes, std
   }
 }
 
+/// A row that cannot be turned without overflow has elements that are not finite behind it.
+bool encode_index_row(std::span<const float> row, std::byte* bytes) noexcept {
+  thread_local std::vector<float> turned;
+  turned.assign(row.begin(), row.end());
+  hadamard(turned);
+  return encode_fp4_row(turned, bytes);
+}
+
 }  // namespace
 
 std::string_view to_string(RowFormat format) noexcept {
@@ -85,7 +95,8 @@ std::optional<RowFormat> row_format_by_name(std::string_view name) noexcept {
   return RowFormat(found - kNames.begin());
 }
 
-std::size_t row_format_bytes(RowFormat format, std::size_t width, std::size_t group) noexcept {
+std::size_t row_format_bytes(RowFormat format, std::size_t width, std::size_t group,
+                             std::size_t tail) noexcept {
   switch (format) {
     case RowFormat::kF32:
       return 4 * width;
@@ -95,13 +106,19 @@ std::size_t row_format_bytes(RowFormat format, std::size_t width, std::size_t gr
     case RowFormat::kQ8:
       LEMMA_CHECK(group > 0 && width % group == 0);
       return width + 2 * (width / group);
+    case RowFormat::kFp8:
+      return fp8_row_bytes(width, tail);
+    case RowFormat::kFp4:
+      return fp4_row_bytes(width);
   }
   return 0;
 }
 
-bool encode_row(RowFormat format, std::size_t group, std::span<const float> row,
-                std::byte* bytes) noexcept {
+bool encode_row(RowFormat format, std::size_t group, std::span<const float> row, std::byte* bytes,
+                std::size_t tail) noexcept {
   if (format == RowFormat::kQ8) return encode_q8(group, row, bytes);
+  if (format == RowFormat::kFp8) return encode_fp8_row(row, tail, bytes);
+  if (format == RowFormat::kFp4) return encode_index_row(row, bytes);
   for (const float x : row) {
     if (!std::isfinite(x)) return false;
   }
@@ -123,13 +140,15 @@ bool encode_row(RowFormat format, std::size_t group, std::span<const float> row,
       }
       return true;
     case RowFormat::kQ8:
+    case RowFormat::kFp8:
+    case RowFormat::kFp4:
       break;
   }
   return false;
 }
 
 void decode_row(RowFormat format, std::size_t group, std::size_t width, const std::byte* bytes,
-                std::size_t begin, std::span<float> out) noexcept {
+                std::size_t begin, std::span<float> out, std::size_t tail) noexcept {
   LEMMA_CHECK(begin <= width && out.size() <= width - begin);
   switch (format) {
     case RowFormat::kF32:
@@ -147,6 +166,15 @@ void decode_row(RowFormat format, std::size_t group, std::size_t width, const st
       return;
     case RowFormat::kQ8:
       decode_q8(group, width, bytes, begin, out);
+      return;
+    case RowFormat::kFp8:
+      LEMMA_CHECK(out.size() == width);
+      decode_fp8_row(bytes, tail, out);
+      return;
+    case RowFormat::kFp4:
+      LEMMA_CHECK(out.size() == width);
+      decode_fp4_row(bytes, out);
+      hadamard(out);  // its own inverse
       return;
   }
 }

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "algorithm/fp_formats.hpp"
 #include "base/half.hpp"
 
 namespace lemma::algorithm {
@@ -57,6 +58,51 @@ Row random_row(std::size_t n, unsigned seed, float scale) {
   Row row(n);
   for (float& value : row) value = normal(generator);
   return row;
+}
+
+// Published rows: x[i] = 3 sin(0.1 i), 512 wide with a tail of 64, and cos(0.3 i) + 0.01 i, 128
+// wide behind its Hadamard transform.
+TEST(RowFormats, HoldThePublishedRowOfALatentInFp8) {
+  Row x(512);
+  for (std::size_t i = 0; i < 512; ++i) x[i] = 3.f * std::sin(0.1f * float(i));
+  std::vector<std::byte> bytes(row_format_bytes(RowFormat::kFp8, 512, 32, 64));
+  EXPECT_EQ(bytes.size(), 583u);
+  ASSERT_TRUE(encode_row(RowFormat::kFp8, 32, x, bytes.data(), 64));
+  Row out(512);
+  decode_row(RowFormat::kFp8, 32, 512, bytes.data(), 0, out, 64);
+  EXPECT_EQ(Row(out.begin(), out.begin() + 8),
+            (Row{0, 0.3125f, 0.625f, 0.875f, 1.125f, 1.5f, 1.75f, 1.875f}));
+  double sum = 0;  // the published sum has the tail as it came; here it is f16
+  for (std::size_t i = 0; i < 512; ++i) sum += double(i < 448 ? out[i] : x[i]) * double(i + 1);
+  EXPECT_NEAR(sum, -9541.75435, 1e-3);
+  for (std::size_t i = 448; i < 512; ++i)
+    EXPECT_EQ(out[i], base::f16_to_f32(base::f32_to_f16(x[i])));
+}
+
+TEST(RowFormats, HoldThePublishedIndexRowInFp4AndTurnItBack) {
+  Row x(128);
+  for (std::size_t i = 0; i < 128; ++i) x[i] = std::cos(0.3f * float(i)) + 0.01f * float(i);
+  std::vector<std::byte> bytes(row_format_bytes(RowFormat::kFp4, 128, 32));
+  EXPECT_EQ(bytes.size(), 68u);
+  ASSERT_TRUE(encode_row(RowFormat::kFp4, 32, x, bytes.data()));
+  Row out(128);
+  decode_row(RowFormat::kFp4, 32, 128, bytes.data(), 0, out);
+  hadamard(out);  // to where the published row stands
+  const Row first = {8, 0, 0}, last = {1, 0, 0, 0, 0.125f, -0.125f, -0.25f};
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(out[i], first[i], 4e-6f);
+  for (std::size_t i = 0; i < 7; ++i) EXPECT_NEAR(out[120 + i], last[i], 4e-6f);
+}
+
+TEST(RowFormats, RefuseWhatFp8AndFp4CannotHold) {
+  Row x(128, 1.f);
+  std::vector<std::byte> bytes(row_format_bytes(RowFormat::kFp8, 128, 32, 64));
+  EXPECT_TRUE(encode_row(RowFormat::kFp8, 32, x, bytes.data(), 64));
+  x[127] = 1e5f;  // in the tail, which is f16
+  EXPECT_FALSE(encode_row(RowFormat::kFp8, 32, x, bytes.data(), 64));
+  x[127] = kInfinity;
+  EXPECT_FALSE(encode_row(RowFormat::kFp4, 32, x, bytes.data()));
+  x.assign(128, std::numeric_limits<float>::max());  // its Hadamard transform overflows
+  EXPECT_FALSE(encode_row(RowFormat::kFp4, 32, x, bytes.data()));
 }
 
 TEST(RowFormat, HasItsBytes) {

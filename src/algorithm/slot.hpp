@@ -13,6 +13,13 @@ enum class SlotKind : std::uint8_t {
   kFixed,  ///< one block of a fixed size per sequence (recurrent matrix, conv tail, frontier)
 };
 
+/// How a slot's rows are held where the session asks for fp8, by what the architecture defines.
+enum class Fp8Form : std::uint8_t {
+  kNone,    ///< nothing: a session in fp8 is refused
+  kLatent,  ///< fp8 in groups, with the turned tail in f16
+  kIndex,   ///< fp4 in groups behind a Hadamard transform; a power of two wide
+};
+
 struct Slot {
   SlotKind kind = SlotKind::kRows;
   std::uint32_t width = 0;   ///< elements of one row, or of the whole block
@@ -22,6 +29,8 @@ struct Slot {
   /// Rows that a grouped format would hurt (turned keys that all heads share): where the session's
   /// format is coarser than f16, these are kept in f16.
   bool at_least_f16 = false;
+  Fp8Form fp8 = Fp8Form::kNone;
+  std::uint32_t tail = 0;  ///< kLatent: elements at the end that are turned
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 

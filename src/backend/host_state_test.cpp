@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -145,6 +146,38 @@ TEST(HostState, CopiesTheRowsOfAPartialPage) {
   for (std::uint32_t p = 0; p < 3; ++p) {
     EXPECT_EQ(std::memcmp(store.row(0, child, p), store.row(0, s, p), 4), 0);
     EXPECT_EQ(std::memcmp(store.row(1, child, p), store.row(1, s, p), 8), 0);
+  }
+}
+
+TEST(HostState, HoldsThePublishedFp8RowInItsPageAndInAForksCopy) {
+  Slot latent{.width = 512, .fp8 = algorithm::Fp8Form::kLatent, .tail = 64};
+  const state::Layout layout(std::vector<Slot>{latent},
+                             {.format = algorithm::RowFormat::kFp8, .page_size = 4});
+  const std::size_t pages[] = {2};
+  state::PagePool pool(layout, pages);
+  HostState store(layout, pages);
+  std::vector<float> x(512), out(512);
+  for (std::size_t i = 0; i < 512; ++i) x[i] = 3.f * std::sin(0.1f * float(i));
+  state::Sequence s(pool);
+  s.reserve(3);
+  for (std::uint32_t p = 0; p < 3; ++p) {
+    const state::SlotPlace& place = layout.slots()[0];
+    ASSERT_TRUE(algorithm::encode_row(place.format, place.slot.group, x, store.row(0, s, p),
+                                      place.slot.tail));
+  }
+  s.commit(std::vector<std::int32_t>{1, 2, 3}, state::TokenClass::kEntered);
+  state::Sequence child = s.fork(3);
+  for (const state::PageCopy& c : child.take_copies())
+    store.copy_page(c.group, c.from, c.to, c.positions);
+  for (const state::Sequence* owner : {&s, &child}) {
+    for (std::uint32_t p = 0; p < 3; ++p) {
+      const state::SlotPlace& place = layout.slots()[0];
+      algorithm::decode_row(place.format, place.slot.group, 512, store.row(0, *owner, p), 0, out,
+                            place.slot.tail);
+      EXPECT_THAT(std::vector<float>(out.begin(), out.begin() + 8),
+                  ElementsAre(0, 0.3125f, 0.625f, 0.875f, 1.125f, 1.5f, 1.75f, 1.875f));
+      EXPECT_NEAR(out[511], x[511], 2e-3f);
+    }
   }
 }
 

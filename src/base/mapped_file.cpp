@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 
@@ -60,11 +61,15 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
 
 void MappedFile::prefetch(std::size_t offset, std::size_t length) const noexcept {
   if (offset >= bytes_.size()) return;
-  length = std::min(length, bytes_.size() - offset);
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t begin = offset / page * page;
-  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, length + (offset - begin),
-            MADV_WILLNEED);
+  base::prefetch(bytes_.subspan(offset, std::min(length, bytes_.size() - offset)));
+}
+
+void prefetch(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const std::uintptr_t begin = address / page * page;
+  if (!mapped.empty())
+    ::madvise(reinterpret_cast<void*>(begin), mapped.size() + (address - begin), MADV_WILLNEED);
 }
 
 }  // namespace lemma::base

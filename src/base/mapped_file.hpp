@@ -44,4 +44,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// The same for bytes of any mapping, whichever file they belong to.
+void prefetch(std::span<const std::byte> mapped) noexcept;
+
 }  // namespace lemma::base

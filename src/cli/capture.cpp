@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
+#include "eval/route_recorder.hpp"
 #include "eval/steer.hpp"
 #include "eval/tokens_file.hpp"
 #include "runtime/steering.hpp"
@@ -57,6 +58,21 @@ bool names_folder(const std::filesystem::path& path) {
   return !path.has_filename() || std::filesystem::is_directory(path);
 }
 
+/// What a predictor that may name as many experts as are chosen would have made of the trace.
+std::string describe(const eval::RouteTrace& trace, const std::filesystem::path& path) {
+  algorithm::ExpertPredictorSpec all, frequent;
+  all.prefetch = frequent.prefetch = trace.chosen;
+  frequent.temporal = frequent.spatial = frequent.future_router = 0.f;
+  return fmt::format(
+      "{} tokens, {} layers, {} of {} experts each: {}\n"
+      "named before they were chosen: {:.1f} % by all signals, {:.1f} % by frequency alone, {:.1f} "
+      "% "
+      "by chance\n",
+      trace.tokens(), trace.layers, trace.chosen, trace.experts, path.string(),
+      100 * eval::replay(trace, all).recall(), 100 * eval::replay(trace, frequent).recall(),
+      100.0 * trace.chosen / trace.experts);
+}
+
 void build_steering(eval::ModelRun& run, const CaptureOptions& options, ProgressBar& progress) {
   const backend::Program& program = run.model().program();
   const std::vector<std::int32_t> sites = options.sites.empty()
@@ -97,8 +113,15 @@ int capture(const CaptureOptions& options) {
     build_steering(run, options, progress);
     return kDone;
   }
-  const auto sites = eval::matching_sites(program, options.sites);
   const std::vector<TokenId> tokens = tokens_of(options, run.model());
+  if (options.routes) {
+    const eval::RouteTrace trace = eval::record_routes(run, tokens);
+    eval::write_routes(trace, options.out);
+    progress.clear();
+    write_err(describe(trace, options.out));
+    return kDone;
+  }
+  const auto sites = eval::matching_sites(program, options.sites);
   eval::capture(run, tokens, sites, options.out, names_folder(options.out));
   progress.clear();
   write_err(fmt::format("{} sites, {} rows each: {}\n", sites.size(), tokens.size(),

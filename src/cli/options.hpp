@@ -45,6 +45,7 @@ struct RunOptions {
   std::vector<std::string> stop{};
   bool parse_special = false;
   std::optional<Steering> steering{};
+  std::uint32_t prefetch_experts = 0;
 };
 
 struct TokenizeOptions {
@@ -116,7 +117,7 @@ struct CaptureOptions {
   std::vector<std::string> sites{};  ///< patterns; empty: all for a list, the branches for steering
   std::filesystem::path out{};
   std::vector<std::string> steer_from{};  ///< none, or the files of the two sets of prompts
-  bool all_rows = false, list = false;
+  bool all_rows = false, list = false, routes = false;
 };
 
 struct ExplainOptions {

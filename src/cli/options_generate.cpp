@@ -80,6 +80,9 @@ CommandLine parse_run(Arguments arguments) {
   add_sampling(parser, options.sampling, options.seed);
   Steering steering;
   add_steering(parser, steering);
+  parser.number<std::uint32_t>("--prefetch-experts", options.prefetch_experts, {1, 65536}, "N",
+                               "experts of a layer to read from the file ahead of their use, by a "
+                               "guess at the router's choice (default: none)");
   parser.number<std::size_t>("--max-tokens", options.max_tokens,
                              {1, std::numeric_limits<std::size_t>::max()}, "N",
                              "tokens to generate at most (default: until the context is full)");

@@ -15,13 +15,16 @@ void check_capture(const Parser& parser, const CaptureOptions& options) {
     parser.refuse_together(other, "--list", "nothing is run");
   for (const char* other : {"--text", "--tokens"})
     parser.refuse_together(other, "--steer-from", "the prompts are what is run");
+  for (const char* other : {"--sites", "--list", "--steer-from"})
+    parser.refuse_together(other, "--routes", "the routes are what is written");
   parser.refuse_together("--text", "--tokens", "the tokens are what is run");
   if (parser.given("--rows") && options.steer_from.empty())
     refuse("--rows has no effect without --steer-from: all rows are written");
   if (options.list) return;
   if (!parser.given("--out")) refuse("--out: say where the file goes");
   if (!options.steer_from.empty()) return;
-  if (options.sites.empty()) refuse("--sites: say which sites (--list shows them)");
+  if (options.sites.empty() && !options.routes)
+    refuse("--sites: say which sites (--list shows them)");
   if (!options.text && !options.tokens) refuse("give a --text or --tokens to run");
 }
 
@@ -100,13 +103,16 @@ CommandLine parse_capture(Arguments arguments) {
       "'tokens'. In a pattern '*' is any run of characters,\n'?' any one.\nWith --steer-from it "
       "writes steering vectors [width] for 'lemma run --steer' instead: the mean row over the\n"
       "first file's prompts minus that over the second's; --sites then defaults to what each site "
-      "adds to the stream.",
+      "adds to the stream.\nWith --routes it writes which experts each token chose in each layer, "
+      "and "
+      "says how many of them a predictor names\nbefore they are chosen.",
       "lemma capture model.gguf --text \"Once upon\" --sites 'layers.*.ffn.output' --out "
       "x.safetensors");
   CaptureOptions options;
   std::string sites;
   parser.model(options.model.path);
   parser.flag("--list", options.list, "print the sites with their widths, and run nothing");
+  parser.flag("--routes", options.routes, "write the experts' routes, as a route trace");
   parser.text("--sites", sites, "PATTERNS", "which sites, for example layers.*.attention.output");
   parser.path("--text", options.text, "TEXT", "the text to run");
   parser.path("--tokens", options.tokens, "FILE", "a JSON array of token ids to run instead");

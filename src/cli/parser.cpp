@@ -136,13 +136,15 @@ void Parser::machine(ModelOptions& options) {
                     "who computes (default cpu; reference is slow and plain)");
   number<int>("--threads", options.threads, {1, 1024}, "N",
               "threads (default: one for each fast core that lemma may use)");
-  word<KvFormat>("--kv", options.kv,
-                 {{"f32", KvFormat::kF32},
-                  {"f16", KvFormat::kF16},
-                  {"bf16", KvFormat::kBF16},
-                  {"q8", KvFormat::kQ8}},
-                 fmt::format("format of keys and values in the state (default {})",
-                             options.kv == KvFormat::kF32 ? "f32" : "f16"));
+  word<KvFormat>(
+      "--kv", options.kv,
+      {{"f32", KvFormat::kF32},
+       {"f16", KvFormat::kF16},
+       {"bf16", KvFormat::kBF16},
+       {"q8", KvFormat::kQ8},
+       {"fp8", KvFormat::kFp8}},
+      fmt::format("format of keys and values in the state; fp8 is DeepSeek V4's (default {})",
+                  options.kv == KvFormat::kF32 ? "f32" : "f16"));
   word<NumericsMode>("--numerics", options.numerics,
                      {{"fast", NumericsMode::kFast}, {"strict", NumericsMode::kStrict}},
                      "fast: activations may be rounded to int8 for quantized weights; strict: they "

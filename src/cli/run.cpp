@@ -116,14 +116,16 @@ Event stream(Generation& generation, const Engine& engine, const std::vector<Tok
 
 int run(const RunOptions& options) {
   ProgressBar progress;
-  const auto engine = Engine::open(options.model.path, {.backend = options.model.backend,
-                                                        .threads = options.model.threads,
-                                                        .kv = options.model.kv,
-                                                        .numerics = options.model.numerics,
-                                                        .context = options.model.context,
-                                                        .max_sequences = 1,
-                                                        .steering = options.steering,
-                                                        .progress = progress.callback()});
+  const auto engine =
+      Engine::open(options.model.path, {.backend = options.model.backend,
+                                        .threads = options.model.threads,
+                                        .kv = options.model.kv,
+                                        .numerics = options.model.numerics,
+                                        .context = options.model.context,
+                                        .max_sequences = 1,
+                                        .steering = options.steering,
+                                        .prefetch_experts = options.prefetch_experts,
+                                        .progress = progress.callback()});
   const std::vector<TokenId> prompt = encode_prompt(engine->tokenizer(), options);
   Generation generation = engine->submit({.prompt = prompt,
                                           .sampling = options.sampling,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 #include <variant>
 
@@ -12,35 +11,11 @@
 #include "backend/tensor_arena.hpp"
 #include "base/check.hpp"
 #include "base/overloaded.hpp"
-#include "model/decoder.hpp"
+#include "runtime/recorded_weights.hpp"
 #include "weights/format.hpp"
 
 namespace lemma::eval {
 namespace {
-
-/// A backend that only takes weights: recording a plan into it tells which operation has which.
-class Collector final : public backend::Backend {
- public:
-  explicit Collector(std::vector<weights::Matrix>& matrices) : matrices_(matrices) {}
-  std::string_view name() const noexcept override { return "collector"; }
-  std::string description() const override { return "collector"; }
-  backend::WeightId add(weights::Matrix matrix, backend::WeightUse) override {
-    matrices_.push_back(std::move(matrix));
-    return static_cast<backend::WeightId>(matrices_.size() - 1);
-  }
-  std::size_t weight_bytes() const noexcept override { return 0; }
-  std::unique_ptr<backend::StateStore> make_state(const state::Layout&,
-                                                  std::span<const std::size_t>) override {
-    return nullptr;
-  }
-  std::unique_ptr<backend::Executable> prepare(const backend::Program&, backend::StateStore&,
-                                               const backend::PrepareOptions&) override {
-    return nullptr;
-  }
-
- private:
-  std::vector<weights::Matrix>& matrices_;
-};
 
 double norm(std::span<const float> x) {
   double sum = 0;
@@ -95,8 +70,9 @@ double moved(const algorithm::ActivationSpec& spec, float g, float u, double dg,
 
 DataBounds::DataBounds(const runtime::LoadedModel& model, std::vector<bool> rounds)
     : rounds_(std::move(rounds)) {
-  Collector collector(weights_);
-  program_ = model::record(model.plan(), model.checkpoint(), collector);
+  runtime::RecordedWeights recorded = runtime::record_weights(model);
+  program_ = std::move(recorded.program);
+  weights_ = std::move(recorded.matrices);
   LEMMA_CHECK(rounds_.size() == program_.operations.size());
   readers_.assign(program_.tensors.size(), -1);
   writers_ = readers_;

@@ -63,8 +63,9 @@ std::vector<float> as_stored(const state::SlotPlace& place, std::span<const floa
   for (std::size_t at = 0; at < stored.size(); at += width) {
     const std::span<float> row = std::span(stored).subspan(at, width);
     // A row that does not fit the format has failed the step already.
-    if (algorithm::encode_row(place.format, place.slot.group, row, bytes.data()))
-      algorithm::decode_row(place.format, place.slot.group, width, bytes.data(), 0, row);
+    if (algorithm::encode_row(place.format, place.slot.group, row, bytes.data(), place.slot.tail))
+      algorithm::decode_row(place.format, place.slot.group, width, bytes.data(), 0, row,
+                            place.slot.tail);
   }
   return stored;
 }

@@ -18,6 +18,8 @@ algorithm::RowFormat row_format(KvFormat format) {
       return algorithm::RowFormat::kBF16;
     case KvFormat::kQ8:
       return algorithm::RowFormat::kQ8;
+    case KvFormat::kFp8:
+      return algorithm::RowFormat::kFp8;
   }
   base::raise(ErrorKind::kUsage, "kv: format {} does not exist", static_cast<int>(format));
 }

@@ -102,6 +102,10 @@ Tolerance inherited(std::uint32_t layers, bool int8, const ToleranceOptions& opt
     case algorithm::RowFormat::kQ8:  // steps of 1/127 of a group's largest: as coarse as bf16
       sum = sum + tolerance::kBF16Activations;
       break;
+    case algorithm::RowFormat::kFp8:  // three bits behind the point where bf16 has seven
+    case algorithm::RowFormat::kFp4:
+      sum = sum + 16.0 * tolerance::kBF16Activations;
+      break;
   }
   return sum;
 }

@@ -193,9 +193,11 @@ backend::SlotId Recorder::compress(const CompressedSparse& sparse,
                                    const algorithm::CompressorSpec& spec, const char* name,
                                    Tensor x) {
   const std::string prefix = std::string(name) + "_";
-  const algorithm::Slots slots = spec.slots();
-  backend::Compress op{.spec = spec, .entry = sparse.spec, .rows = new_slot(slots[0])};
-  op.frontier = new_slot(slots[1]);
+  // Rows; entries and their frontier; index entries and theirs.
+  const algorithm::Slots slots = sparse.spec.slots();
+  const bool index = sparse.index_compressor && &compressor == &*sparse.index_compressor;
+  backend::Compress op{.spec = spec, .entry = sparse.spec, .rows = new_slot(slots[index ? 3 : 1])};
+  op.frontier = new_slot(slots[index ? 4 : 2]);
   op.bias = bind(compressor.positions, spec.ratio, spec.channels(), WeightUse::kVector);
   op.norm = bind_vector(compressor.norm, spec.width);
   op.value = project(compressor.value, x, spec.channels(), (prefix + "value").c_str());

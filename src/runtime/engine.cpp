@@ -6,6 +6,7 @@
 
 #include "base/raise.hpp"
 #include "runtime/engine_core.hpp"
+#include "runtime/expert_prefetch.hpp"
 #include "runtime/generation.hpp"
 #include "runtime/steering.hpp"
 #include "runtime/tokenizer_impl.hpp"
@@ -37,6 +38,8 @@ algorithm::RowFormat row_format(KvFormat format) {
       return algorithm::RowFormat::kBF16;
     case KvFormat::kQ8:
       return algorithm::RowFormat::kQ8;
+    case KvFormat::kFp8:
+      return algorithm::RowFormat::kFp8;
   }
   base::raise(ErrorKind::kUsage, "kv: format {} does not exist", int(format));
 }
@@ -63,10 +66,12 @@ ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
 }
 
 /// The steering first, so that other observers see what the model goes on with.
-std::vector<backend::Observer*> with_steering(backend::Observer* steering,
-                                              std::span<backend::Observer* const> others) {
+std::vector<backend::Observer*> observers_of(backend::Observer* steering,
+                                             backend::Observer* prefetch,
+                                             std::span<backend::Observer* const> others) {
   std::vector<backend::Observer*> all;
-  if (steering) all.push_back(steering);
+  for (backend::Observer* const own : {steering, prefetch})
+    if (own) all.push_back(own);
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }
@@ -79,12 +84,15 @@ EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions&
       steering(options.steering
                    ? std::make_unique<SteeringObserver>(*options.steering, model->program())
                    : nullptr),
+      prefetch(options.prefetch_experts > 0
+                   ? std::make_unique<ExpertPrefetch>(*model, options.prefetch_experts)
+                   : nullptr),
       state(*model, {.format = row_format(options.kv),
                      .page_size = parts.page_size,
                      .sequences = options.max_sequences,
                      .max_rows = options.step_rows,
                      .max_logit_rows = options.max_sequences,  // of each its last row at most
-                     .observers = with_steering(steering.get(), parts.observers)}),
+                     .observers = observers_of(steering.get(), prefetch.get(), parts.observers)}),
       facts(std::make_shared<const ModelFacts>(facts_of(*model, options))),
       info(model->info()),
       weight_bytes(model->backend().weight_bytes()),

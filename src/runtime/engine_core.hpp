@@ -31,7 +31,7 @@ struct EngineCore {
              const EngineParts& parts);
 
   const std::unique_ptr<LoadedModel> model;
-  const std::unique_ptr<backend::Observer> steering;  ///< or null
+  const std::unique_ptr<backend::Observer> steering, prefetch;  ///< or null
   StateSpace state;
   const std::shared_ptr<const ModelFacts> facts;
   const ModelInfo info;

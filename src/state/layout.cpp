@@ -4,15 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
+#include "algorithm/fp_formats.hpp"
 #include "base/check.hpp"
 #include "base/raise.hpp"
 
 namespace lemma::state {
 namespace {
 
+using algorithm::Fp8Form;
 using algorithm::RowFormat;
 using algorithm::Slot;
 using algorithm::SlotKind;
@@ -43,7 +46,22 @@ std::size_t divide_up(std::size_t a, std::size_t b) noexcept {
 /// for its range.
 RowFormat format_of(const Slot& slot, RowFormat wanted) noexcept {
   if (slot.kind == SlotKind::kFixed) return RowFormat::kF32;
+  if (wanted == RowFormat::kFp8 && slot.fp8 == Fp8Form::kIndex) return RowFormat::kFp4;
   return slot.at_least_f16 && wanted == RowFormat::kQ8 ? RowFormat::kF16 : wanted;
+}
+
+void validate_fp8(std::size_t index, const Slot& slot) {
+  if (slot.fp8 == Fp8Form::kNone) {
+    base::raise(ErrorKind::kUnsupported,
+                "state slot {}: this architecture defines no fp8 rows; choose f16, bf16 or q8",
+                index);
+  }
+  const bool latent = slot.fp8 == Fp8Form::kLatent;
+  if (latent ? slot.tail > slot.width
+             : !std::has_single_bit(slot.width) || slot.width % algorithm::kFp4Group != 0) {
+    base::raise(ErrorKind::kUnsupported, "state slot {}: {} elements have no {} form", index,
+                slot.width, latent ? "fp8" : "fp4");
+  }
 }
 
 void validate(std::size_t index, const Slot& slot, const LayoutOptions& options) {
@@ -62,6 +80,7 @@ void validate(std::size_t index, const Slot& slot, const LayoutOptions& options)
                 "state slot {}: groups of {} elements, as {} needs, do not divide a width of {}",
                 index, slot.group, algorithm::to_string(format), slot.width);
   }
+  if (options.format == RowFormat::kFp8) validate_fp8(index, slot);
 }
 
 /// Rows that the formula counts for a slot: complete ones, inside the window. A block is one.
@@ -82,6 +101,11 @@ std::string formula_term(const SlotPlace& place, std::size_t length) {
                       algorithm::to_string(place.format));
   if (place.format == RowFormat::kQ8)
     text += fmt::format(" and {} scales", slot.width / slot.group);
+  if (place.format == RowFormat::kFp8)
+    text += fmt::format(" and {} scales, the last {} f16",
+                        divide_up(slot.width - slot.tail, algorithm::kFp8Group), slot.tail);
+  if (place.format == RowFormat::kFp4)
+    text += fmt::format(" and {} scales", slot.width / algorithm::kFp4Group);
   return text + ')';
 }
 
@@ -106,7 +130,7 @@ Layout::Layout(std::span<const Slot> slots, const LayoutOptions& options) : opti
     place.group = static_cast<std::uint32_t>(group - groups_.begin());
     place.page_offset = group->page_bytes;
     place.format = format_of(slot, options.format);
-    place.row_bytes = algorithm::row_format_bytes(place.format, slot.width, slot.group);
+    place.row_bytes = algorithm::row_format_bytes(place.format, slot.width, slot.group, slot.tail);
     const std::size_t rows = fixed ? 1 : options.page_size / slot.ratio;
     const std::size_t bytes = multiply(rows, place.row_bytes, "state page");
     group->page_bytes = align(add(group->page_bytes, bytes, "state page"));

@@ -28,7 +28,7 @@ struct SlotPlace {
   std::size_t page_offset = 0;  ///< bytes from the page's start to the slot's first row
   std::size_t row_bytes = 0;    ///< bytes of one row, scales included, or of the whole block
   /// How this slot really holds its rows: the session's format, f16 where that is too coarse for
-  /// the slot, f32 in blocks.
+  /// the slot, fp4 where its architecture's fp8 means that, f32 in blocks.
   algorithm::RowFormat format = algorithm::RowFormat::kF16;
 };
 
@@ -53,7 +53,7 @@ class Layout {
   Layout() = default;
   /// Groups are numbered in the order in which the slots first name their window, or first ask for
   /// a block. Throws kUnsupported when a slot cannot be laid out (ratio does not divide P, group
-  /// does not divide width where the format has scales) and kInternal on overflow.
+  /// does not divide width where the format has scales, no fp8 form) and kInternal on overflow.
   Layout(std::span<const algorithm::Slot> slots, const LayoutOptions& options);
 
   const LayoutOptions& options() const noexcept { return options_; }

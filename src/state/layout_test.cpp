@@ -118,6 +118,39 @@ TEST(Layout, SaysTheFormulaInWords) {
             "1 slots x 25 rows (one per 4 tokens) x 68 bytes (64 q8 and 2 scales) = 1700 bytes");
 }
 
+TEST(Layout, HoldsFp8AsTheArchitectureDefinesIt) {
+  Slot latent = rows(512, 128), index = rows(128, 0, 4);
+  latent.fp8 = algorithm::Fp8Form::kLatent;
+  latent.tail = 64;
+  index.fp8 = algorithm::Fp8Form::kIndex;
+  const Layout layout(std::vector<Slot>{latent, index, block(6)}, options(RowFormat::kFp8, 8));
+  EXPECT_EQ(layout.slots()[0].format, RowFormat::kFp8);
+  EXPECT_EQ(layout.slots()[0].row_bytes, 583u);
+  EXPECT_EQ(layout.slots()[1].format, RowFormat::kFp4);
+  EXPECT_EQ(layout.slots()[1].row_bytes, 68u);
+  EXPECT_EQ(layout.slots()[2].format, RowFormat::kF32);
+  EXPECT_EQ(layout.formula(1000),
+            "1 slots x 128 rows (window 128) x 583 bytes (512 fp8 and 7 scales, the last 64 f16) + "
+            "1 slots x 250 rows (one per 4 tokens) x 68 bytes (128 fp4 and 4 scales) + "
+            "1 slots x 1 block x 24 bytes (6 f32) = 91648 bytes");
+  // Any other format takes the same slots as it takes others.
+  EXPECT_EQ(Layout(std::vector<Slot>{latent}, options(RowFormat::kF16, 8)).slots()[0].row_bytes,
+            1024u);
+}
+
+TEST(Layout, RefusesFp8WhereNoOneSaysWhatItIs) {
+  const LayoutOptions fp8 = options(RowFormat::kFp8, 8);
+  EXPECT_THAT(refusal({rows(64)}, fp8, ErrorKind::kUnsupported),
+              HasSubstr("slot 0: this architecture defines no fp8 rows"));
+  Slot latent = rows(64), index = rows(96);
+  latent.fp8 = algorithm::Fp8Form::kLatent;
+  latent.tail = 65;
+  index.fp8 = algorithm::Fp8Form::kIndex;
+  EXPECT_THAT(refusal({latent}, fp8, ErrorKind::kUnsupported), HasSubstr("no fp8 form"));
+  EXPECT_THAT(refusal({index}, fp8, ErrorKind::kUnsupported), HasSubstr("96 elements have no fp4"));
+  EXPECT_NO_THROW(Layout(std::vector<Slot>{block(6)}, fp8));
+}
+
 TEST(Layout, BoundsThePagesOfAWindow) {
   const std::vector<Slot> slots = {rows(32), rows(32, 16)};
   const Layout layout(slots, options(RowFormat::kF32, 8, 8));

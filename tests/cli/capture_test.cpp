@@ -85,5 +85,35 @@ TEST(Capture, RefusesWhatIsUnknownOrWithoutEffect) {
               HasSubstr("no effect with --steer-from"));
 }
 
+TEST(Capture, WritesTheRoutesOfExpertsAndSaysWhatAPredictorMakesOfThem) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
+  const TemporaryFolder folder;
+  const std::string file = (folder / "routes").string();
+  const Outcome outcome = run_program({"capture", model.string(), "--routes", "--out", file,
+                                       "--text", "the cat and the dog and the cat and the dog"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::HasSubstr("3 layers, 3 of 8 experts each"));
+  EXPECT_THAT(outcome.err, testing::HasSubstr("by frequency alone"));
+  EXPECT_EQ(read_file(file).substr(0, 8), "lemroute");
+  const Outcome both = run_program(
+      {"capture", model.string(), "--routes", "--sites", "*", "--out", file, "--text", "a"});
+  EXPECT_EQ(both.status, 2);
+}
+
+TEST(Run, ReadsExpertsAheadWithoutChangingTheText) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(dense, "models/stories260K-f32.gguf");
+  const Arguments plain = {"run", model.string(), "the cat", "--temp", "0", "--max-tokens", "20"};
+  Arguments ahead = plain;
+  ahead.insert(ahead.end(), {"--prefetch-experts", "4"});
+  const Outcome outcome = run_program(ahead);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, run_program(plain).out);
+  const Outcome refused =
+      run_program({"run", dense.string(), "a", "--prefetch-experts", "4", "--max-tokens", "1"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, testing::HasSubstr("no experts"));
+}
+
 }  // namespace
 }  // namespace lemma::test

@@ -173,6 +173,19 @@ TEST(Show, JsonPutsTheFormulaBesideWhatIsAllocated) {
     EXPECT_EQ(operation["implementation"].get<std::string>().substr(0, 3), "cpu");
 }
 
+TEST(Show, PrintsTheBytesOfARowInFp8WhereTheArchitectureDefinesIt) {
+  LEMMA_TEST_DATA_OR_SKIP(dense, kModel);
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/deepseek4/model.gguf");
+  const Outcome outcome = run_program({"show", model.string(), "--kv", "fp8"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  // Rows of 32 with 16 turned dims: 16 codes, a scale and 16 f16; index rows of 64 in four bits.
+  EXPECT_THAT(outcome.out, HasSubstr("x 49 bytes (32 fp8 and 1 scales, the last 16 f16)"));
+  EXPECT_THAT(outcome.out, HasSubstr("x 34 bytes (64 fp4 and 2 scales)"));
+  const Outcome refused = run_program({"show", dense.string(), "--kv", "fp8"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("defines no fp8 rows"));
+}
+
 TEST(Check, PassesOnBothBackends) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   for (const char* backend : {"cpu", "reference"}) {

@@ -76,9 +76,16 @@ GqaSpec CompressedSparseSpec::core() const noexcept {
 }
 
 Slots CompressedSparseSpec::slots() const {
-  Slots slots = {row_slot(head_dim, window)};
-  if (ratio != 0) append(slots, entries().slots());
-  if (selection == EntrySelection::kIndexer) append(slots, index_entries().slots());
+  // The rows slot of `more` in its fp8 form, and what comes with it.
+  Slots slots;
+  const auto take = [&](Slots more, Fp8Form form, std::uint32_t tail) {
+    more.front().fp8 = form;
+    more.front().tail = tail;
+    append(slots, more);
+  };
+  take({row_slot(head_dim, window)}, Fp8Form::kLatent, rope.rotary_dim);
+  if (ratio != 0) take(entries().slots(), Fp8Form::kLatent, rope.rotary_dim);
+  if (selection == EntrySelection::kIndexer) take(index_entries().slots(), Fp8Form::kIndex, 0);
   return slots;
 }
 

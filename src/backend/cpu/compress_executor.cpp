@@ -109,7 +109,8 @@ class CompressExecutor final : public Executor {
         context.state.layout().slots()[static_cast<std::size_t>(op_.rows)];
     const std::uint32_t at = algorithm::row_position(index, spec_.ratio);
     if (!algorithm::encode_row(place.format, place.slot.group, s.pooled,
-                               context.state.row(op_.rows, *context.segment_of(row).sequence, at)))
+                               context.state.row(op_.rows, *context.segment_of(row).sequence, at),
+                               place.slot.tail))
       context.mark(row);
   }
 

@@ -236,6 +236,10 @@ void Context::decode_elements(const state::SlotPlace& place, const std::byte* ro
     case algorithm::RowFormat::kQ8:
       return kernels.decode_q8(row + begin, row + place.slot.width + begin / group * 2, group, n,
                                out);
+    case algorithm::RowFormat::kFp8:
+    case algorithm::RowFormat::kFp4:
+      return algorithm::decode_row(place.format, group, place.slot.width, row, begin, {out, n},
+                                   place.slot.tail);
   }
 }
 

@@ -106,7 +106,7 @@ void attend_one_less(const backend::Attend& op, backend::HostState& state, const
         const state::SlotPlace& place = state.layout().slots()[std::size_t(slot)];
         algorithm::decode_row(place.format, place.slot.group, place.slot.width,
                               state.row(slot, *segment.sequence, i),
-                              std::size_t{spec.kv_head(h)} * into.size(), into);
+                              std::size_t{spec.kv_head(h)} * into.size(), into, place.slot.tail);
         return into;
       };
     };

@@ -179,7 +179,8 @@ class StoreExecutor final : public RowExecutor {
       std::byte* const row =
           context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
       if (!algorithm::encode_row(place.format, place.slot.group,
-                                 {context.arena.row(op_.in, r), op_.in.width}, row)) {
+                                 {context.arena.row(op_.in, r), op_.in.width}, row,
+                                 place.slot.tail)) {
         context.mark(r, op_.in);
       }
     }

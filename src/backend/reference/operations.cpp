@@ -87,7 +87,7 @@ bool Operations::encode(backend::SlotId slot, const backend::Segment& segment,
                         std::uint32_t position, std::span<const float> values) noexcept {
   const state::SlotPlace& at = place(slot);
   return algorithm::encode_row(at.format, at.slot.group, values,
-                               memory_.state.row(slot, *segment.sequence, position));
+                               memory_.state.row(slot, *segment.sequence, position), at.slot.tail);
 }
 
 std::span<float> Operations::block(backend::SlotId slot, const backend::Segment& segment) noexcept {

@@ -175,7 +175,7 @@ inline auto Operations::reader(backend::SlotId slot, const backend::Segment& seg
   return [this, slot, &at, &segment, begin, into](std::uint32_t i) -> std::span<const float> {
     algorithm::decode_row(at.format, at.slot.group, at.slot.width,
                           memory_.state.row(slot, *segment.sequence, i * at.slot.ratio), begin,
-                          into);
+                          into, at.slot.tail);
     return into;
   };
 }
