@@ -25,6 +25,13 @@ struct EncodeOptions {
   bool parse_special = false;  ///< text that spells a control token becomes that token
 };
 
+/// Facts about a checkpoint's tokenizer that a user may set.
+struct TokenizerOptions {
+  /// The pre-tokenizer's name in place of the file's; empty: the file's. An unknown name is an
+  /// error that lists the known ones.
+  std::string pre_tokenizer;
+};
+
 /// Text out of a stream of tokens: bytes are held back until they are whole UTF-8 characters, and
 /// nothing is lost: what push() and finish() return together is the text of all tokens at once.
 class TextStream {
@@ -42,12 +49,18 @@ class TextStream {
   std::unique_ptr<Impl> impl_;
 };
 
+struct Prompt;  // lemma/chat.hpp
+
 class Tokenizer {
  public:
-  /// Reads the vocabulary of the checkpoint at `path`. Throws lemma::Error.
-  static Tokenizer open(const std::filesystem::path& path);
+  /// Reads the vocabulary of the checkpoint at `path`: a GGUF file, a tokenizer.json, or a folder
+  /// that holds one of these (the tokenizer.json counts first). Throws lemma::Error.
+  static Tokenizer open(const std::filesystem::path& path, const TokenizerOptions& options = {});
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  /// The ids of a chat prompt, which says itself where it begins: control tokens come out of what
+  /// its template wrote, and out of nothing else.
+  std::vector<TokenId> encode(const Prompt& prompt) const;
   /// The bytes that `ids` stand for as a text from its start; control tokens show if asked.
   std::string decode(std::span<const TokenId> ids, bool show_special = false) const;
   /// The bytes that one token adds to a running text; a control token adds none.

@@ -14,7 +14,7 @@ CommandLine parse_tokenize(Arguments arguments) {
                 "Prints the token ids of a text, separated by blanks. An absent text is the empty "
                 "one.\nWith --json: {\"ids\":[...],\"pieces\":[...]}; a piece is the text of its "
                 "token (control tokens as they are\nspelt), or an array of byte values where that "
-                "is no valid UTF-8.",
+                "is no valid UTF-8.\nMODEL may be a tokenizer.json, or a folder with one.",
                 "lemma tokenize model.gguf \"Once upon a time\" --json");
   TokenizeOptions options;
   std::string text;
@@ -25,6 +25,8 @@ CommandLine parse_tokenize(Arguments arguments) {
   parser.flag("--parse-special", options.parse_special,
               "text that spells a control token, such as <s>, becomes that token");
   parser.flag("--json", options.json, "ids and pieces as JSON");
+  parser.text("--pre", options.pre, "NAME",
+              "cut words by the rules of this name in place of the file's; a wrong name lists all");
   ModelOptions idle;
   parser.machine(idle);
   return parser.parse(std::move(arguments), [&]() -> Command {

@@ -58,7 +58,7 @@ std::vector<TokenId> parse_ids(std::string_view text) {
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::open(options.model);
+  const Tokenizer tokenizer = Tokenizer::open(options.model, {.pre_tokenizer = options.pre});
   const std::string text = options.text.from_stdin ? read_stdin() : options.text.text;
   const std::vector<TokenId> ids = tokenizer.encode(
       text, {.add_special = options.add_special, .parse_special = options.parse_special});

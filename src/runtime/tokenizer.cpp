@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lemma/tokenizer.hpp"
 
+#include <system_error>
 #include <utility>
 
+#include "base/mapped_file.hpp"
+#include "lemma/chat.hpp"
 #include "runtime/loaded_model.hpp"
 #include "runtime/tokenizer_impl.hpp"
 #include "text/detokenizer.hpp"
@@ -29,17 +32,62 @@ std::string TextStream::finish() {
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-Tokenizer Tokenizer::open(const std::filesystem::path& path) {
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  const base::MappedFile file = base::MappedFile::open(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+/// `path` itself or the file in it that is a tokenizer.json, or nothing.
+std::filesystem::path json_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.extension() == ".json") return path;
+  const std::filesystem::path inside = path / "tokenizer.json";
+  if (std::filesystem::is_directory(path, ignored) && std::filesystem::exists(inside, ignored)) {
+    return inside;
+  }
+  return {};
+}
+
+std::unique_ptr<const text::Tokenizer> open_json(const std::filesystem::path& path,
+                                                 text::TokenizerOverrides overrides) {
+  std::error_code ignored;
+  const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
+  const std::string settings =
+      std::filesystem::exists(config, ignored) ? read_text(config) : std::string();
+  return text::Tokenizer::from_json(read_text(path), settings, std::move(overrides));
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::open(const std::filesystem::path& path, const TokenizerOptions& options) {
   return runtime::with_path(path, [&] {
+    text::TokenizerOverrides overrides;
+    if (!options.pre_tokenizer.empty()) overrides.pre = options.pre_tokenizer;
+    if (const std::filesystem::path json = json_of(path); !json.empty()) {
+      return Tokenizer(std::make_shared<const Impl>(Impl{open_json(json, std::move(overrides))}));
+    }
     const auto checkpoint = weights::open_checkpoint(path);
-    return Tokenizer(
-        std::make_shared<const Impl>(Impl{text::Tokenizer::from_metadata(checkpoint->metadata())}));
+    return Tokenizer(std::make_shared<const Impl>(
+        Impl{text::Tokenizer::from_metadata(checkpoint->metadata(), std::move(overrides))}));
   });
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   return impl_->text->encode(
       text, {.add_special = options.add_special, .parse_special = options.parse_special});
+}
+
+std::vector<TokenId> Tokenizer::encode(const Prompt& prompt) const {
+  std::string text;
+  std::vector<text::TextRange> plain;
+  for (const PromptPiece& piece : prompt.pieces) {
+    const std::size_t begin = text.size();
+    text += piece.text;
+    if (!piece.from_template) plain.push_back({begin, text.size()});
+  }
+  return impl_->text->encode(text, {.add_special = false, .parse_special = true, .plain = plain});
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool show_special) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,11 +51,45 @@ inline void push_symbol(std::vector<MergeSymbol>& symbols, std::uint32_t begin, 
   symbols.push_back({begin, end, prev, MergeSymbol::kNone, tag});
 }
 
+/// Texts of so few symbols are merged by looking at all neighbours each time: no heap is faster.
+inline constexpr std::size_t kFewSymbols = 24;
+
+/// merge_symbols for at most kFewSymbols symbols.
+template <typename Find>
+void merge_few_symbols(MergeScratch& scratch, const Find& find) {
+  std::vector<MergeSymbol>& symbols = scratch.symbols;
+  std::array<std::optional<Merged>, kFewSymbols> pairs;  // [i]: what i and i + 1 merge to
+  std::size_t n = symbols.size();
+  const auto consider = [&](std::size_t i) {
+    ++scratch.steps;
+    pairs[i] = find(symbols[i], symbols[i + 1]);
+  };
+  for (std::size_t i = 0; i + 1 < n; ++i) consider(i);
+  for (;;) {
+    std::size_t best = n;
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+      if (pairs[i] && (best == n || pairs[i]->order < pairs[best]->order)) best = i;
+    }
+    if (best == n) break;
+    symbols[best].end = symbols[best + 1].end;
+    symbols[best].tag = pairs[best]->tag;
+    for (std::size_t i = best + 1; i + 1 < n; ++i) {
+      symbols[i] = symbols[i + 1];
+      pairs[i] = pairs[i + 1];
+    }
+    --n;
+    if (best > 0) consider(best - 1);
+    if (best + 1 < n) consider(best);
+  }
+  symbols.resize(n);
+}
+
 /// Merges `scratch.symbols` as far as `find(left, right) -> std::optional<Merged>` allows. The
 /// survivors are those with begin < end, in order.
 template <typename Find>
 void merge_symbols(MergeScratch& scratch, const Find& find) {
   std::vector<MergeSymbol>& symbols = scratch.symbols;
+  if (symbols.size() <= kFewSymbols) return merge_few_symbols(scratch, find);
   std::vector<MergeCandidate>& heap = scratch.heap;
   const auto worse = [](const MergeCandidate& a, const MergeCandidate& b) {
     return a.order != b.order ? a.order > b.order : a.left > b.left;

@@ -1,57 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// PreTokenizer: cuts text into the words inside which byte-level BPE merges. The published rules
-// are regular expressions; here each is a hand-written scan that takes one match after the other,
-// so that a run of any length costs linear time and no stack. Immutable and thread-safe.
-//
-// Letters, numbers, punctuation and white space are Unicode's L, N, P and White_Space (utf8proc).
-// Bytes that are not UTF-8 count as symbols, as U+FFFD does.
+// PreTokenizer: cuts text into the words inside which byte-pair encoding merges. The published
+// rules are lists of regular expressions; each in turn cuts the pieces of the one before into its
+// matches and what lies between them. The expressions are data (pretokenizer_rules.cpp), run by
+// text/regex in linear time and constant stack. Immutable and thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/regex/regex.hpp"
+
 namespace lemma::text {
 
-/// One code point of the text with what the rules ask about it.
-struct TextChar {
-  std::uint32_t offset;  ///< of its first byte
-  char32_t code_point;
-  bool letter, number, punctuation, space;
+/// Buffers that are reused between texts.
+struct SplitScratch {
+  regex::Scratch regex;
+  std::vector<regex::Match> matches;
+  std::vector<std::uint32_t> pieces, finer;
 };
 
-/// Decodes and classifies `text` into `out`.
-void classify(std::string_view text, std::vector<TextChar>& out);
+/// What `tokenizer.ggml.pre` stands for.
+struct PreTokenizerRules {
+  std::string_view name;
+  std::span<const std::string_view> expressions;
+  /// A word that is a token as it stands becomes that token, whatever the merges say.
+  bool ignores_merges = false;
+  bool adds_bos = false;  ///< files of this kind want BOS unless they say otherwise
+  bool adds_separator = false;
+  /// Blanks become U+2581 and characters merge, as in SentencePiece; else bytes merge.
+  bool spells_blanks = false;
+};
 
 class PreTokenizer {
  public:
-  /// The pre-tokenizer that `tokenizer.ggml.pre` names. Throws kUnsupported listing the known ones.
-  static const PreTokenizer& named(std::string_view name);
+  /// The rules of that name. Throws kUnsupported listing the known ones.
+  static const PreTokenizerRules& rules_named(std::string_view name);
   /// All names, in alphabetical order.
   static std::vector<std::string_view> names();
 
-  /// Appends to `ends` where each word of chars [begin, end) ends, ascending; the last one is
-  /// `end`. Nothing is dropped. An empty range gives no words.
-  void split(std::span<const TextChar> chars, std::vector<std::uint32_t>& ends) const;
+  /// Compiled rules; those of one name are compiled once and shared by all.
+  static const PreTokenizer& named(std::string_view name);
+  explicit PreTokenizer(const PreTokenizerRules& rules);
 
-  /// A word that is a token as it stands becomes that token, whatever the merges say.
-  bool ignores_merges() const noexcept { return ignores_merges_; }
-  /// Files of this kind want BOS unless they say otherwise.
-  bool adds_bos() const noexcept { return adds_bos_; }
+  /// Appends to `ends` the byte offset at which each word of `text` ends, ascending; the last one
+  /// is the text's end. Nothing is dropped, and an empty text gives no words.
+  void split(std::string_view text, SplitScratch& scratch, std::vector<std::uint32_t>& ends) const;
 
-  /// Cuts chars [begin, end) on its own and appends the ends of the pieces.
-  using Stage = void (*)(std::span<const TextChar> chars, std::size_t begin, std::size_t end,
-                         std::vector<std::uint32_t>& ends);
-
-  constexpr PreTokenizer(std::span<const Stage> stages, bool ignores_merges, bool adds_bos)
-      : stages_(stages), ignores_merges_(ignores_merges), adds_bos_(adds_bos) {}
+  const PreTokenizerRules& rules() const noexcept { return *rules_; }
 
  private:
-  std::span<const Stage> stages_;  ///< each cuts the pieces of the one before further
-  bool ignores_merges_;
-  bool adds_bos_;
+  const PreTokenizerRules* rules_;
+  std::vector<regex::Regex> stages_;
 };
+
+/// All rules, sorted by name.
+std::span<const PreTokenizerRules> pre_tokenizer_rules() noexcept;
 
 }  // namespace lemma::text

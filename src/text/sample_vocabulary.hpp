@@ -35,8 +35,11 @@ struct Builder {
     result.add("tokenizer.ggml.model", {model, "string"});
     result.add("tokenizer.ggml.tokens", {tokens, "array of string"});
     result.add("tokenizer.ggml.token_type", {kinds, "array of i32"});
-    if (model == "llama") result.add("tokenizer.ggml.scores", {scores, "array of f32"});
-    if (model == "gpt2") result.add("tokenizer.ggml.merges", {merges, "array of string"});
+    if (model == "llama" || model == "t5") {
+      result.add("tokenizer.ggml.scores", {scores, "array of f32"});
+    }
+    if (model == "gpt2" || model == "gemma4")
+      result.add("tokenizer.ggml.merges", {merges, "array of string"});
     return result;
   }
 };
@@ -129,6 +132,56 @@ inline Builder byte_level_builder() {
   b.add("<|tool|>", TokenKind::kUserDefined);
   b.add("eot", TokenKind::kControl);  // a control token that a pre-token could spell
   return b;
+}
+
+inline void add_byte_tokens(Builder& b, double score = 0) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  for (int byte = 0; byte < 256; ++byte) {
+    b.add(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", TokenKind::kByte, score);
+  }
+}
+
+/// <pad>, </s>, <unk>, pieces with log probabilities, bytes.
+inline Builder unigram_builder() {
+  Builder b;
+  b.add("<pad>", TokenKind::kControl);
+  b.add("</s>", TokenKind::kControl);
+  b.add("<unk>", TokenKind::kUnknown);
+  const std::pair<const char*, double> pieces[] = {
+      {"\u2581", -2}, {"a", -3}, {"b", -3}, {"c", -3}, {"ab", -2}, {"bc", -3}, {"\u2581a", -2.5}};
+  for (const auto& [text, score] : pieces) b.add(text, TokenKind::kNormal, score);
+  add_byte_tokens(b, -10);
+  return b;
+}
+
+inline weights::Metadata unigram() {
+  return unigram_builder().metadata("t5");
+}
+
+/// Characters merge by rank; blanks are spelt U+2581.
+inline weights::Metadata gemma4() {
+  Builder b;
+  b.add("<pad>", TokenKind::kControl);
+  b.add("<bos>", TokenKind::kControl);
+  add_byte_tokens(b);
+  for (const char* piece : {"\u2581", "a", "b", "\n", "ab", "\u2581ab", "\n\n"}) b.add(piece);
+  b.merges = {"a b", "\u2581 ab"};
+  weights::Metadata metadata = b.metadata("gemma4");
+  set_id(metadata, "bos", 1);
+  return metadata;
+}
+
+/// BERT's special tokens, and a few pieces.
+inline weights::Metadata wordpiece() {
+  Builder b;
+  for (const char* text : {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}) {
+    b.add(text, text == std::string("[UNK]") ? TokenKind::kUnknown : TokenKind::kControl);
+  }
+  for (const char* text : {"\u2581hel", "lo", "l", "o", "\u2581,", "\u2581.", "\u2581us", "us",
+                           "\u2581z", "z", "\u25811", "1"}) {
+    b.add(text);
+  }
+  return b.metadata("bert");
 }
 
 inline weights::Metadata byte_level(const std::string& pre) {

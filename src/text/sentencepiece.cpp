@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SentencePiece's BPE: characters merge while their union is a piece, the highest score first.
 #include <array>
-#include <cstring>
 
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
+#include "text/blanks.hpp"
 #include "text/segmenter.hpp"
 
 namespace lemma::text {
 namespace {
-
-constexpr std::string_view kBlank = "\xe2\x96\x81";  // U+2581, how pieces spell a blank
-
-std::string escape_blanks(std::string_view text, bool blank_in_front) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 4 + kBlank.size());
-  if (blank_in_front) out += kBlank;
-  for (const char c : text) {
-    if (c == ' ') {
-      out += kBlank;
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 class SentencePiece final : public Segmenter {
  public:
@@ -33,7 +17,10 @@ class SentencePiece final : public Segmenter {
     bytes_.fill(-1);
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
       const auto id = static_cast<TokenId>(i);
-      if (vocabulary.kind(id) != TokenKind::kByte) continue;
+      if (vocabulary.kind(id) != TokenKind::kByte) {
+        cuts_.add(vocabulary.text(id));
+        continue;
+      }
       const std::optional<unsigned char> byte = byte_of_spelling(vocabulary.text(id));
       if (!byte) {
         base::raise(ErrorKind::kBadFile, "token {} is a byte token spelt '{}', expected <0xNN>", id,
@@ -43,26 +30,18 @@ class SentencePiece final : public Segmenter {
     }
   }
 
-  void encode(std::string_view text, bool after_special, MergeScratch& scratch,
+  void encode(std::string_view text, Stretch stretch, EncodeScratch& scratch,
               std::vector<TokenId>& out) const override {
-    const std::string escaped = escape_blanks(text, space_prefix_ && after_special);
-    scratch.symbols.clear();
-    for (std::size_t at = 0; at < escaped.size();) {
-      const std::size_t end = at + base::decode_utf8(std::string_view(escaped).substr(at)).length;
-      push_symbol(scratch.symbols, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(end),
-                  -1);
-      at = end;
-      ++scratch.steps;
-    }
-    const std::string_view view = escaped;
-    merge_symbols(scratch, [&](const MergeSymbol& a, const MergeSymbol& b) {
-      const std::optional<TokenId> id =
-          vocabulary_.find_text(view.substr(a.begin, b.end - a.begin));
-      return id ? std::optional(Merged{-double{vocabulary_.score(*id)}, *id}) : std::nullopt;
+    const std::string spelt = spell_blanks(text, space_prefix_ && stretch.after_special);
+    encode_between_blanks(spelt, cuts_, [&](std::string_view word) {
+      if (const auto known = scratch.words.find(word)) {
+        out.insert(out.end(), known->begin(), known->end());
+        return;
+      }
+      const std::size_t before = out.size();
+      encode_word(word, scratch.merge, out);
+      scratch.words.add(word, std::span(out).subspan(before));
     });
-    for (const MergeSymbol& symbol : scratch.symbols) {
-      if (symbol.begin < symbol.end) emit(symbol, view, out);
-    }
   }
 
   void decode(TokenId id, std::string& out) const override {
@@ -71,16 +50,29 @@ class SentencePiece final : public Segmenter {
       out += static_cast<char>(*byte_of_spelling(text));
       return;
     }
-    std::size_t at = 0;
-    for (std::size_t blank; (blank = text.find(kBlank, at)) != text.npos;
-         at = blank + kBlank.size()) {
-      out += text.substr(at, blank - at);
-      out += ' ';
-    }
-    out += text.substr(at);
+    out += read_blanks(text);
   }
 
  private:
+  void encode_word(std::string_view word, MergeScratch& scratch, std::vector<TokenId>& out) const {
+    scratch.symbols.clear();
+    for (std::size_t at = 0; at < word.size();) {
+      const std::size_t end = at + base::decode_utf8(word.substr(at)).length;
+      push_symbol(scratch.symbols, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(end),
+                  -1);
+      at = end;
+      ++scratch.steps;
+    }
+    merge_symbols(scratch, [&](const MergeSymbol& a, const MergeSymbol& b) {
+      const std::optional<TokenId> id =
+          vocabulary_.find_text(word.substr(a.begin, b.end - a.begin));
+      return id ? std::optional(Merged{-double{vocabulary_.score(*id)}, *id}) : std::nullopt;
+    });
+    for (const MergeSymbol& symbol : scratch.symbols) {
+      if (symbol.begin < symbol.end) emit(symbol, word, out);
+    }
+  }
+
   void emit(const MergeSymbol& symbol, std::string_view text, std::vector<TokenId>& out) const {
     const std::string_view piece = text.substr(symbol.begin, symbol.end - symbol.begin);
     if (symbol.tag >= 0) {
@@ -114,6 +106,7 @@ class SentencePiece final : public Segmenter {
   const Vocabulary& vocabulary_;
   std::optional<TokenId> unknown_;
   bool space_prefix_;
+  BlankCuts cuts_;
   std::array<TokenId, 256> bytes_;  ///< the byte tokens, or -1
 };
 

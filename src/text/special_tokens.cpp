@@ -69,6 +69,11 @@ void fill_from_spellings(SpecialTokens& tokens, const Vocabulary& vocabulary,
     if (!tokens.eos) tokens.eos = first_of(vocabulary, {"</s>"});
     if (!tokens.unknown) tokens.unknown = first_of(vocabulary, {"<unk>"});
   }
+  if (defaults.bert_spellings) {
+    if (!tokens.bos) tokens.bos = first_of(vocabulary, {"[CLS]"});
+    if (!tokens.separator) tokens.separator = first_of(vocabulary, {"[SEP]"});
+    if (!tokens.unknown) tokens.unknown = first_of(vocabulary, {"[UNK]"});
+  }
   if (!tokens.eot) {
     tokens.eot = first_of(vocabulary, {"<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<turn|>",
                                        "<|end|>", "<EOT>", "_<EOT>", "[EOT]"});
@@ -144,28 +149,37 @@ std::vector<bool> find_strips_right(const weights::Metadata& metadata, const Voc
 
 }  // namespace
 
+std::vector<TokenId> settle_special_tokens(SpecialTokens& tokens, Vocabulary& vocabulary,
+                                           SpecialDefaults defaults) {
+  fill_from_spellings(tokens, vocabulary, defaults);
+  return find_ends(tokens, vocabulary);
+}
+
 SpecialRules read_special_rules(const weights::Metadata& metadata, Vocabulary& vocabulary,
                                 SpecialDefaults defaults) {
   SpecialRules rules;
   rules.tokens = read_ids(metadata, vocabulary);
-  fill_from_spellings(rules.tokens, vocabulary, defaults);
-  rules.end_of_generation = find_ends(rules.tokens, vocabulary);
+  rules.end_of_generation = settle_special_tokens(rules.tokens, vocabulary, defaults);
   rules.strips_right = find_strips_right(metadata, vocabulary, defaults.classic_spellings);
 
-  rules.adds_bos = metadata.boolean_or("tokenizer.ggml.add_bos_token", defaults.adds_bos);
-  rules.adds_eos = metadata.boolean_or("tokenizer.ggml.add_eos_token", false);
-  if (rules.adds_bos && !rules.tokens.bos) {
-    if (metadata.has("tokenizer.ggml.add_bos_token")) {
-      base::raise(ErrorKind::kBadFile,
-                  "metadata asks for a BOS token and names none: "
-                  "'tokenizer.ggml.bos_token_id' is missing");
+  /// Whether the file, or else its kind, wants the token; a kind's wish yields where there is none.
+  const auto wants = [&](const std::string& role, const std::string& id_key, bool fallback,
+                         const Ids& id) {
+    const std::string flag = "tokenizer.ggml.add_" + role + "_token";
+    if (!metadata.boolean_or(flag, fallback)) return false;
+    if (!id && metadata.has(flag)) {
+      base::raise(ErrorKind::kBadFile, "metadata '{}' asks for a token that '{}' does not name",
+                  flag, id_key);
     }
-    rules.adds_bos = false;
-  }
-  if (rules.adds_eos && !rules.tokens.eos) {
-    base::raise(ErrorKind::kBadFile,
-                "metadata asks for an EOS token and names none: "
-                "'tokenizer.ggml.eos_token_id' is missing");
+    return id.has_value();
+  };
+  const SpecialTokens& t = rules.tokens;
+  rules.adds_bos = wants("bos", "tokenizer.ggml.bos_token_id", defaults.adds_bos, t.bos);
+  rules.adds_eos = wants("eos", "tokenizer.ggml.eos_token_id", defaults.adds_eos, t.eos);
+  if (rules.adds_bos) rules.before.push_back(*t.bos);
+  if (rules.adds_eos) rules.after.push_back(*t.eos);
+  if (wants("sep", "tokenizer.ggml.seperator_token_id", defaults.adds_separator, t.separator)) {
+    rules.after.push_back(*t.separator);
   }
   return rules;
 }

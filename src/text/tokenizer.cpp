@@ -2,108 +2,78 @@
 #include "text/tokenizer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/raise.hpp"
-#include "text/pretokenizer.hpp"
-#include "text/segmenter.hpp"
-#include "text/special_tokens.hpp"
-#include "text/token_matcher.hpp"
-#include "text/vocabulary.hpp"
+#include "text/tokenizer_parts.hpp"
 
 namespace lemma::text {
 namespace {
 
-constexpr std::string_view kSentencePiece = "llama";
-constexpr std::string_view kByteLevelBpe = "gpt2";
 // Offsets are 32-bit, and a SentencePiece text can grow threefold.
 constexpr std::size_t kLongestText = std::size_t{1} << 30;
 
-bool is_ascii_space(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
+/// Finds the tokens that are cut out of a text, from left to right.
+class Cutter {
+ public:
+  Cutter(const TokenizerParts& parts, std::string_view text, const EncodeOptions& options)
+      : parts_(parts), text_(text), options_(options), plain_(options.plain) {}
 
-}  // namespace
-
-struct Tokenizer::Parts {
-  explicit Parts(const weights::Metadata& metadata, TokenizerOverrides overrides);
-
-  std::string model;
-  Vocabulary vocabulary;
-  SpecialRules special;
-  bool space_prefix = false;
-  std::unique_ptr<const Segmenter> segmenter;
-  TokenMatcher user_defined;  ///< what is cut out of any text
-  TokenMatcher all_special;   ///< those, control and unknown tokens: with parse_special
+  std::optional<TokenMatcher::Match> next(std::size_t at) {
+    if (!options_.parse_special) return parts_.user_defined.find(text_, at);
+    for (;;) {
+      const auto match = parts_.all_special.find(text_, at);
+      if (!match || !is_plain(*match)) return match;
+      // A user-defined piece may begin where a control token is spelt.
+      const auto piece = parts_.user_defined.find(text_.substr(0, match->end), match->begin);
+      if (piece && piece->begin == match->begin) return piece;
+      at = match->begin + 1;
+    }
+  }
 
  private:
-  void build_matchers();
-};
-
-namespace {
-
-/// The model's name, before anything large is read: the message is better than one about arrays.
-std::string known_model(const weights::Metadata& metadata) {
-  std::string model = metadata.string("tokenizer.ggml.model");
-  if (model != kSentencePiece && model != kByteLevelBpe) {
-    base::raise(ErrorKind::kUnsupported,
-                "unknown tokenizer model '{}' (tokenizer.ggml.model); known: {}, {}", model,
-                kByteLevelBpe, kSentencePiece);
+  /// True for a token that only parse_special reads, whose own spelling, without white space beside
+  /// it, touches plain text.
+  bool is_plain(const TokenMatcher::Match& match) {
+    if (plain_.empty() || parts_.vocabulary->kind(match.id) == TokenKind::kUserDefined)
+      return false;
+    constexpr std::string_view kBlanks = " \t\r\n";
+    const std::string_view spelt = text_.substr(match.begin, match.end - match.begin);
+    const std::size_t first = std::min(spelt.find_first_not_of(kBlanks), spelt.size());
+    const std::size_t begin = match.begin + first;
+    const std::size_t end = match.begin + spelt.find_last_not_of(kBlanks) + 1;
+    while (!plain_.empty() && plain_.front().end <= begin) plain_ = plain_.subspan(1);
+    return !plain_.empty() && plain_.front().begin < end;
   }
-  return model;
-}
 
-SpecialDefaults defaults_of(const weights::Metadata& metadata, std::string_view model) {
-  if (model == kSentencePiece) return {.adds_bos = true, .classic_spellings = true};
-  const std::string pre = metadata.string_or("tokenizer.ggml.pre", "default");
-  return {.adds_bos = PreTokenizer::named(pre).adds_bos(), .classic_spellings = false};
-}
+  const TokenizerParts& parts_;
+  std::string_view text_;
+  const EncodeOptions& options_;
+  std::span<const TextRange> plain_;
+};
 
 }  // namespace
 
-Tokenizer::Parts::Parts(const weights::Metadata& metadata, TokenizerOverrides overrides)
-    : model(known_model(metadata)),
-      vocabulary(metadata),
-      special(read_special_rules(metadata, vocabulary, defaults_of(metadata, model))) {
-  if (model == kSentencePiece) {
-    space_prefix = overrides.add_space_prefix.value_or(
-        metadata.boolean_or("tokenizer.ggml.add_space_prefix", true));
-    segmenter = make_sentencepiece(vocabulary, special.tokens.unknown, space_prefix);
-  } else {
-    if (!metadata.has("tokenizer.ggml.pre")) {
-      base::log(base::LogLevel::kWarning,
-                "the file names no pre-tokenizer (tokenizer.ggml.pre): 'default' is taken, which "
-                "may cut words otherwise than the model was trained on");
-    }
-    segmenter = make_byte_level_bpe(metadata, vocabulary);
-  }
-  build_matchers();
-}
-
-void Tokenizer::Parts::build_matchers() {
-  for (std::size_t i = 0; i < vocabulary.size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    switch (vocabulary.kind(id)) {
-      case TokenKind::kUserDefined:
-        user_defined.add(vocabulary.text(id), id);
-        all_special.add(vocabulary.text(id), id);
-        break;
-      case TokenKind::kControl:
-      case TokenKind::kUnknown:
-        all_special.add(vocabulary.text(id), id);
-        break;
-      case TokenKind::kNormal:
-      case TokenKind::kUnused:
-      case TokenKind::kByte:
-        break;
-    }
-  }
-}
+struct Tokenizer::Parts : TokenizerParts {
+  explicit Parts(TokenizerParts&& parts) : TokenizerParts(std::move(parts)) {}
+};
 
 std::unique_ptr<const Tokenizer> Tokenizer::from_metadata(const weights::Metadata& metadata,
                                                           TokenizerOverrides overrides) {
-  auto parts = std::make_unique<const Parts>(metadata, overrides);
-  return std::unique_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+  if (!metadata.has("tokenizer.ggml.model") && metadata.has(kJsonKey)) {
+    return from_json(metadata.string(kJsonKey), metadata.string_or(kConfigKey, ""),
+                     std::move(overrides));
+  }
+  return std::unique_ptr<const Tokenizer>(
+      new Tokenizer(std::make_unique<const Parts>(parts_from_ggml_keys(metadata, overrides))));
+}
+
+std::unique_ptr<const Tokenizer> Tokenizer::from_json(std::string_view json,
+                                                      std::string_view config,
+                                                      TokenizerOverrides overrides) {
+  return std::unique_ptr<const Tokenizer>(
+      new Tokenizer(std::make_unique<const Parts>(parts_from_json(json, config, overrides))));
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
@@ -116,33 +86,35 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
                 text.size(), kLongestText);
   }
   const SpecialRules& special = parts_->special;
-  const TokenMatcher& matcher = options.parse_special ? parts_->all_special : parts_->user_defined;
+  Cutter cutter(*parts_, text, options);
   std::vector<TokenId> ids;
-  if (options.add_special && special.adds_bos) ids.push_back(*special.tokens.bos);
-  MergeScratch scratch;
+  if (options.add_special) ids = special.before;
+  EncodeScratch scratch;
+  scratch.words.open(text.size());
   bool after_special = true;
   for (std::size_t at = 0; at < text.size();) {
-    const std::optional<TokenMatcher::Match> match = matcher.find(text, at);
+    const std::optional<TokenMatcher::Match> match = cutter.next(at);
     const std::size_t stop = match ? match->begin : text.size();
     if (stop > at) {
-      parts_->segmenter->encode(text.substr(at, stop - at), after_special, scratch, ids);
+      parts_->segmenter->encode(text.substr(at, stop - at),
+                                {.at_start = at == 0,
+                                 .after_special = after_special,
+                                 .parse_special = options.parse_special},
+                                scratch, ids);
       after_special = false;
     }
     if (!match) break;
     ids.push_back(match->id);
     after_special = true;
     at = match->end;
-    if (!special.strips_right.empty() && special.strips_right[match->id]) {
-      while (at < text.size() && is_ascii_space(text[at])) ++at;
-    }
   }
-  if (options.add_special && special.adds_eos) ids.push_back(*special.tokens.eos);
+  if (options.add_special) ids.insert(ids.end(), special.after.begin(), special.after.end());
   if (options.add_special && special.adds_bos && starts_with_two_bos(ids)) {
     base::log(base::LogLevel::kWarning,
               "the text begins with the BOS token '{}' and the model adds one: the prompt has two",
-              parts_->vocabulary.text(*special.tokens.bos));
+              parts_->vocabulary->text(*special.tokens.bos));
   }
-  if (report) report->steps = scratch.steps;
+  if (report) report->steps = text.size() + scratch.steps();
   return ids;
 }
 
@@ -168,9 +140,12 @@ std::string Tokenizer::piece(TokenId id, bool show_special) const {
   switch (kind(id)) {
     case TokenKind::kControl:
     case TokenKind::kUnknown:
-      return show_special ? parts_->vocabulary.text(id) : std::string();
+      if (!show_special) return {};
+      if (parts_->decodes_special) break;
+      return parts_->vocabulary->text(id);
     case TokenKind::kUserDefined:
-      return parts_->vocabulary.text(id);
+      if (parts_->decodes_special) break;
+      return parts_->vocabulary->text(id);
     case TokenKind::kNormal:
     case TokenKind::kUnused:
     case TokenKind::kByte:
@@ -183,15 +158,15 @@ std::string Tokenizer::piece(TokenId id, bool show_special) const {
 
 std::string_view Tokenizer::token_text(TokenId id) const {
   static_cast<void>(kind(id));  // checks the range
-  return parts_->vocabulary.text(id);
+  return parts_->vocabulary->text(id);
 }
 
 TokenKind Tokenizer::kind(TokenId id) const {
-  if (!parts_->vocabulary.contains(id)) {
+  if (!parts_->vocabulary->contains(id)) {
     base::raise(ErrorKind::kUsage, "token id {} is outside the vocabulary of {} tokens", id,
-                parts_->vocabulary.size());
+                parts_->vocabulary->size());
   }
-  return parts_->vocabulary.kind(id);
+  return parts_->vocabulary->kind(id);
 }
 
 bool Tokenizer::is_end_of_generation(TokenId id) const {
@@ -201,7 +176,7 @@ bool Tokenizer::is_end_of_generation(TokenId id) const {
 }
 
 std::size_t Tokenizer::vocabulary_size() const noexcept {
-  return parts_->vocabulary.size();
+  return parts_->vocabulary->size();
 }
 const SpecialTokens& Tokenizer::special() const noexcept {
   return parts_->special.tokens;
@@ -219,7 +194,7 @@ bool Tokenizer::adds_space_prefix() const noexcept {
   return parts_->space_prefix;
 }
 std::optional<TokenId> Tokenizer::find(std::string_view token_text) const noexcept {
-  return parts_->vocabulary.find(token_text);
+  return parts_->vocabulary->find(token_text);
 }
 std::string_view Tokenizer::model_name() const noexcept {
   return parts_->model;

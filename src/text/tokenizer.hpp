@@ -34,9 +34,17 @@ enum class TokenKind : std::uint8_t {
   kByte = 6,         ///< one byte, spelt <0xNN>
 };
 
+/// Bytes [begin, end) of a text.
+struct TextRange {
+  std::size_t begin = 0, end = 0;
+};
+
 struct EncodeOptions {
   bool add_special = true;     ///< put BOS in front and EOS behind where the metadata says so
   bool parse_special = false;  ///< text that spells a control token becomes that token
+  /// Ascending ranges where it does not, even so: what a person wrote into a prompt. A token that
+  /// touches one is not read; words are still cut as if the text were of one piece.
+  std::span<const TextRange> plain = {};
 };
 
 /// Ids that have a role; absent where neither the metadata nor a well-known name gives one.
@@ -57,6 +65,9 @@ struct TokenizerOverrides {
   /// whole (the "legacy" rule of Hugging Face). Default: `tokenizer.ggml.add_space_prefix`, and
   /// true where the file lacks it.
   std::optional<bool> add_space_prefix;
+  /// The pre-tokenizer's name in place of `tokenizer.ggml.pre`. Refused (kUsage) for a tokenizer
+  /// that has none to choose.
+  std::optional<std::string> pre;
 };
 
 /// What encode() did, for those who ask.
@@ -66,11 +77,21 @@ struct EncodeReport {
 
 class Tokenizer {
  public:
-  /// Builds the tokenizer that `tokenizer.ggml.*` describes. Throws kBadFile for keys that are
-  /// missing, of a wrong type or that contradict each other, and kUnsupported for a tokenizer model
-  /// or pre-tokenizer that is not known (the message lists the known ones).
+  /// Builds the tokenizer that `tokenizer.ggml.*` describes, or else the tokenizer.json that stands
+  /// under kJsonKey. Throws kBadFile for keys that are missing, of a wrong type or that contradict
+  /// each other, and kUnsupported for a tokenizer model or pre-tokenizer that is not known (the
+  /// message lists the known ones).
   static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata,
                                                         TokenizerOverrides overrides = {});
+  /// Builds the tokenizer of a tokenizer.json; `config` is the tokenizer_config.json beside it, or
+  /// empty.
+  static std::unique_ptr<const Tokenizer> from_json(std::string_view json,
+                                                    std::string_view config = {},
+                                                    TokenizerOverrides overrides = {});
+
+  /// Metadata keys under which a folder's tokenizer.json and tokenizer_config.json stand as text.
+  static constexpr std::string_view kJsonKey = "tokenizer.huggingface.json";
+  static constexpr std::string_view kConfigKey = "tokenizer.huggingface.config";
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
@@ -115,7 +136,8 @@ class Tokenizer {
   /// The token that the vocabulary spells exactly so, whatever its kind.
   std::optional<TokenId> find(std::string_view token_text) const noexcept;
 
-  /// `llama` (SentencePiece-style) or `gpt2` (byte-level BPE): the metadata's word.
+  /// The file's word: `llama` (SentencePiece), `gpt2` (BPE by rank), `gemma4`, `t5` (unigram) or
+  /// `bert` (WordPiece) from GGUF; `BPE`, `Unigram`, `WordPiece` or `WordLevel` from JSON.
   std::string_view model_name() const noexcept;
 
  private:

@@ -28,7 +28,10 @@ const Tokenizers& tokenizers() {
     result.push_back(Tokenizer::from_metadata(sample::sentencepiece()));
     result.push_back(
         Tokenizer::from_metadata(sample::sentencepiece(), {.add_space_prefix = false}));
-    for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "default", "starcoder"}) {
+    result.push_back(Tokenizer::from_metadata(sample::unigram()));
+    result.push_back(Tokenizer::from_metadata(sample::gemma4()));
+    for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "default", "starcoder", "deepseek-v3",
+                            "deepseek-llm", "kimi-k2", "gpt-4o", "tiny_aya", "bloom"}) {
       result.push_back(Tokenizer::from_metadata(sample::byte_level(pre)));
     }
     return result;
@@ -39,7 +42,7 @@ const Tokenizers& tokenizers() {
 /// What SentencePiece makes of a text: U+2581 and a blank are the same to it.
 std::string as_decoded(const Tokenizer& tokenizer, std::string_view text) {
   std::string out(text);
-  if (tokenizer.model_name() != "llama") return out;
+  if (tokenizer.model_name() == "gpt2") return out;
   constexpr std::string_view kBlank = "\xe2\x96\x81";
   for (std::size_t at; (at = out.find(kBlank)) != out.npos;) out.replace(at, kBlank.size(), " ");
   return out;
@@ -49,7 +52,8 @@ void check_text(const Tokenizer& tokenizer, std::string_view text, bool parse_sp
   EncodeReport report;
   const std::vector<TokenId> ids =
       tokenizer.encode(text, {.add_special = false, .parse_special = parse_special}, &report);
-  LEMMA_CHECK(report.steps <= 5 * text.size() + 16 * (ids.size() + 1));
+  // Four expressions at four steps a character, and as much again for merging.
+  LEMMA_CHECK(report.steps <= 32 * text.size() + 64);
   const std::string decoded = tokenizer.decode(ids, {.show_special = true});
   if (!parse_special) {
     LEMMA_CHECK(decoded == as_decoded(tokenizer, text));

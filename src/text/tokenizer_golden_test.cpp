@@ -71,15 +71,17 @@ struct Case {
   /// The peer drops blanks in front of some punctuation when it turns ids of this vocabulary back
   /// into text. lemma gives the text as it was.
   bool peer_cleans_up = false;
+  /// Case, accents and blanks are gone from the ids.
+  bool lossy = false;
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.vocabulary;
 }
 
-Case shared_case(const std::string& name, bool pairs, bool peer_cleans_up) {
+Case shared_case(const std::string& name, bool pairs, bool peer_cleans_up, bool lossy = false) {
   const std::string stem = "tokenizers/ggml-vocab-" + name + ".gguf";
-  return {stem, stem + ".extra.json", pairs ? stem : "", peer_cleans_up};
+  return {stem, stem + ".extra.json", pairs ? stem : "", peer_cleans_up, lossy};
 }
 
 class TokenizerGolden : public testing::TestWithParam<Case> {};
@@ -107,7 +109,9 @@ TEST_P(TokenizerGolden, GivesTheIdsOfThePairs) {
     const Ids ids = tokenizer->encode(text, {.add_special = false});
     EXPECT_EQ(ids, expected) << "text: " << text;
     EXPECT_EQ(streamed(*tokenizer, ids, InvalidBytes::kKeep), tokenizer->decode(ids));
-    EXPECT_EQ(tokenizer->decode(ids), text);
+    if (!GetParam().lossy) {
+      EXPECT_EQ(tokenizer->decode(ids), text);
+    }
     ++cases;
   }
   EXPECT_GE(cases, 40u);
@@ -135,7 +139,9 @@ TEST_P(TokenizerGolden, GivesIdsAndTextOfTheExtraStrings) {
     const std::string plain = tokenizer->decode(ids);
     const std::string shown = tokenizer->decode(parsed, {.show_special = true});
     if (GetParam().peer_cleans_up && text_field(entry, "detokenized") != plain) {
-      EXPECT_EQ(plain, text) << "where the peer's text differs, lemma's must be the input";
+      if (!GetParam().lossy) {
+        EXPECT_EQ(plain, text) << "where the peer's text differs, lemma's must be the input";
+      }
       ++cleaned;
     } else {
       EXPECT_EQ(plain, text_field(entry, "detokenized"));
@@ -144,7 +150,7 @@ TEST_P(TokenizerGolden, GivesIdsAndTextOfTheExtraStrings) {
     EXPECT_EQ(streamed(*tokenizer, ids, InvalidBytes::kKeep), plain);
     EXPECT_EQ(streamed(*tokenizer, ids, InvalidBytes::kReplace), base::repair_utf8(plain));
   }
-  EXPECT_LE(cleaned, 3u);
+  EXPECT_LE(cleaned, GetParam().lossy ? 8u : 3u);
 }
 
 TEST_P(TokenizerGolden, StreamsTheSameTextFromEverySplit) {
@@ -178,7 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(shared_case("llama-spm", true, false), shared_case("phi-3", true, false),
                     shared_case("baichuan", false, false), shared_case("llama-bpe", true, true),
                     shared_case("qwen2", true, false), shared_case("gpt-2", true, true),
-                    shared_case("starcoder", true, true),
+                    shared_case("starcoder", true, true), shared_case("falcon", true, true),
+                    shared_case("deepseek-llm", true, false),
+                    shared_case("deepseek-coder", true, false),
+                    shared_case("bert-bge", true, true, true),
                     Case{"models/stories260K-f32.gguf", "goldens/stories260K/tokenizer.extra.json",
                          ""}),
     [](const auto& golden) {

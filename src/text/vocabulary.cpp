@@ -54,13 +54,23 @@ Vocabulary::Vocabulary(const weights::Metadata& metadata) : texts_(metadata.stri
     scores_ = metadata.floats(kScoresKey);
     check_length(kScoresKey, scores_.size(), texts_.size());
   }
+  make_index();
+}
+
+Vocabulary::Vocabulary(std::vector<std::string> texts, std::vector<TokenKind> kinds,
+                       std::vector<float> scores)
+    : texts_(std::move(texts)), kinds_(std::move(kinds)), scores_(std::move(scores)) {
+  make_index();
+}
+
+void Vocabulary::make_index() {
   index_.reserve(texts_.size());
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     longest_ = std::max(longest_, texts_[i].size());
     if (longest_ > kLongestSpelling) {
       base::raise(ErrorKind::kBadFile,
-                  "metadata '{}': token {} is {} bytes long, expected at most {}", kTokensKey, i,
-                  longest_, kLongestSpelling);
+                  "the vocabulary's token {} is {} bytes long, expected at most {}", i, longest_,
+                  kLongestSpelling);
     }
     if (!texts_[i].empty()) index_.emplace(texts_[i], static_cast<TokenId>(i));
   }

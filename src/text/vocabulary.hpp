@@ -21,6 +21,9 @@ class Vocabulary {
   /// Reads `tokenizer.ggml.tokens`, `.token_type` (absent: all normal) and `.scores` (absent:
   /// none). Throws kBadFile if an array has another length than the tokens, or a kind is unknown.
   explicit Vocabulary(const weights::Metadata& metadata);
+  /// The same from lists; `scores` may be empty. An empty spelling is never found.
+  Vocabulary(std::vector<std::string> texts, std::vector<TokenKind> kinds,
+             std::vector<float> scores);
   Vocabulary(const Vocabulary&) = delete;  // the index points into the strings
   Vocabulary& operator=(const Vocabulary&) = delete;
 
@@ -42,6 +45,8 @@ class Vocabulary {
   void set_kind(TokenId id, TokenKind kind) noexcept { kinds_[id] = kind; }
 
  private:
+  void make_index();
+
   std::vector<std::string> texts_;
   std::vector<TokenKind> kinds_;
   std::vector<float> scores_;
