@@ -28,6 +28,23 @@ std::string read_template(const std::filesystem::path& path) {
   return text;
 }
 
+/// How the vocabulary spells a token; empty where it has none of that role. A file that names the
+/// token itself spares the making of a whole tokenizer.
+std::string spelling(const weights::Metadata& metadata, const std::string& role) {
+  const std::string key = "tokenizer.ggml." + role + "_token_id";
+  if (metadata.has(key) && metadata.has("tokenizer.ggml.tokens")) {
+    const auto& tokens = metadata.strings("tokenizer.ggml.tokens");
+    const std::uint32_t id = metadata.u32(key);
+    if (id >= tokens.size())
+      base::raise(ErrorKind::kBadFile, "{} = {} is outside the vocabulary of {} tokens", key, id,
+                  tokens.size());
+    return tokens[id];
+  }
+  const auto tokenizer = text::Tokenizer::from_metadata(metadata);
+  const auto id = role == "bos" ? tokenizer->bos() : tokenizer->eos();
+  return id ? std::string(tokenizer->token_text(*id)) : std::string();
+}
+
 }  // namespace
 
 ChatTemplate ChatTemplate::open(const std::filesystem::path& path) {
@@ -37,12 +54,8 @@ ChatTemplate ChatTemplate::open(const std::filesystem::path& path) {
     const weights::Metadata& metadata = checkpoint->metadata();
     if (!metadata.has("tokenizer.chat_template"))
       base::raise(ErrorKind::kNotFound, "the model has no chat template");
-    const auto tokenizer = text::Tokenizer::from_metadata(metadata);
-    const auto spelling = [&](std::optional<text::TokenId> id) {
-      return id ? std::string(tokenizer->token_text(*id)) : std::string();
-    };
-    return parse(metadata.string("tokenizer.chat_template"), spelling(tokenizer->bos()),
-                 spelling(tokenizer->eos()));
+    return parse(metadata.string("tokenizer.chat_template"), spelling(metadata, "bos"),
+                 spelling(metadata, "eos"));
   });
 }
 

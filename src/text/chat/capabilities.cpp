@@ -101,7 +101,7 @@ class Probe {
     // With an object a template either writes JSON or its own tags; one that wants text fails, or
     // prints what Python prints for a dict.
     const std::string object = with(true, {calls, result}), plain = with(false, {calls, result});
-    const std::string python = "{'" + std::string(kKey) + "'";
+    const std::string python = "'" + std::string(kKey) + "': '" + std::string(kValue);
     found.object_arguments = holds(object, kValue) && !holds(object, python);
     const std::string& chosen = found.object_arguments ? object : plain;
     found.tool_calls = holds(chosen, kValue);

@@ -190,6 +190,68 @@ TEST(ChatTemplate, RefusesInputThatIsWrong) {
   EXPECT_THROW(full.render_json("[]"), Error);
 }
 
+Role role_of(const std::string& name) {
+  for (const auto& [word, role] : {std::pair{"system", Role::kSystem},
+                                   {"user", Role::kUser},
+                                   {"assistant", Role::kAssistant},
+                                   {"tool", Role::kTool}})
+    if (name == word) return role;
+  ADD_FAILURE() << name;
+  return Role::kUser;
+}
+
+/// A recorded conversation as a program would put it.
+Conversation recorded_conversation(const nlohmann::ordered_json& recorded) {
+  Conversation result;
+  for (const auto& given : recorded["messages"]) {
+    Message one;
+    one.role = role_of(given["role"]);
+    if (given["content"].is_string()) one.parts = {given["content"].get<std::string>()};
+    if (given["content"].is_array())
+      for (const auto& part : given["content"]) one.parts.push_back(part["text"]);
+    one.reasoning = given.value("reasoning_content", "");
+    one.tool_call_id = given.value("tool_call_id", "");
+    one.name = given.value("name", "");
+    if (given.contains("tool_calls"))
+      for (const auto& call : given["tool_calls"]) {
+        const auto& arguments = call["function"]["arguments"];
+        one.tool_calls.push_back(
+            {call["id"], call["function"]["name"],
+             arguments.is_string() ? arguments.get<std::string>() : arguments.dump()});
+      }
+    result.messages.push_back(std::move(one));
+  }
+  if (recorded["tools"].is_array()) result.tools = recorded["tools"].dump();
+  if (recorded["kwargs"].contains("enable_thinking"))
+    result.thinking = recorded["kwargs"]["enable_thinking"].get<bool>();
+  return result;
+}
+
+/// Content of several parts, arguments as text and absent content are put to each template as it
+/// takes them; all other conversations come out as recorded.
+TEST(ChatTemplate, PutsConversationsAsTheyWereRecorded) {
+  LEMMA_TEST_DATA_OR_SKIP(folder, "templates");
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "expected")) {
+    const auto file = nlohmann::ordered_json::parse(read_file(entry.path()));
+    const std::string name = file["template"];
+    const ChatTemplate chat = ChatTemplate::parse(read_file(folder / name), "<s>", "</s>");
+    for (const auto& recorded : file["cases"]) {
+      const std::string what = recorded["name"];
+      SCOPED_TRACE(name + " " + what);
+      if (!recorded["kwargs"]["add_generation_prompt"].get<bool>()) continue;
+      const Conversation conversation = recorded_conversation(recorded);
+      if (what == "content_parts" || what == "tool_call_content_none_string_args" ||
+          what == "system_user_empty_tool_list" || recorded.contains("error"))
+        continue;
+      EXPECT_EQ(chat.render(conversation, ChatTime{2025, 7, 4, 12, 34, 56}).text(),
+                recorded["rendered"].get<std::string>());
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 400U);
+}
+
 /// What a template prints for an assistant's message, behind what it prints without it: behind the
 /// prompt for an answer if the message goes on there, else behind the user's turn.
 std::optional<std::string> printed(const ChatTemplate& chat, const Message& answer,

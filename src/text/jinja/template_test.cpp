@@ -148,7 +148,8 @@ TEST(Template, BoundsTheOutputAndTheMemory) {
   EXPECT_TRUE(ends_with(render("{% for i in range(400) %}abc{% endfor %}", "{}", small),
                         "more than 1000 bytes"));
   EXPECT_TRUE(ends_with(render("{% set n = namespace(s='x') %}{% for i in range(64) %}"
-                               "{% set n.s = n.s ~ n.s %}{% endfor %}"),
+                               "{% set n.s = n.s ~ n.s %}{% endfor %}",
+                               "{}", small),
                         "bytes"));
   EXPECT_TRUE(
       ends_with(render("{% for i in range(900) %}{% set x = 'a' * 900 %}{% endfor %}", "{}", small),
@@ -165,7 +166,7 @@ TEST(Template, BoundsTheDepth) {
     for (int i = 0; i < n; ++i) source += close;
     return source;
   };
-  constexpr int kMany = 100'000;
+  constexpr int kMany = 20'000;
   EXPECT_TRUE(ends_with(render("{{ " + deep(kMany, "(", "1", ")") + " }}"), "too deep"));
   EXPECT_TRUE(ends_with(render("{{ " + deep(kMany, "-", "1", "") + " }}"), "too deep"));
   EXPECT_TRUE(ends_with(render("{{ " + deep(kMany, "not ", "1", "") + " }}"), "too deep"));
