@@ -174,6 +174,31 @@ TEST_F(Drafts, FromAFileOfAnotherModelAreRefusedWithWhatDiffers) {
   EXPECT_NAMES(refusal(trunk, support_file(16)), "deepseek4_mtp_support");
 }
 
+TEST_F(Drafts, ThatNoProgramCouldBeAreRefused) {
+  const Plan good = make_plan(open("glm4moe-nextn"), {});
+  const auto refused = [&](const std::function<void(Plan&)>& change) {
+    Plan plan = good;
+    change(plan);
+    try {
+      plan.validate();
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refused([](Plan&) {}), "");
+  EXPECT_NAMES(refused([](Plan& plan) { plan.drafts[0].row = {}; }), "both projections");
+  EXPECT_NAMES(refused([](Plan& plan) { plan.drafts[0].leave.fn = {"fn"}; }), "draft block 0");
+  EXPECT_NAMES(refused([](Plan& plan) {
+                 auto& attention = std::get<Gqa>(plan.drafts[0].layer.sites.at(0).mixer);
+                 attention.source = 1;
+                 attention.key = attention.value = {};
+               }),
+               "not its own");
+  EXPECT_NAMES(refused([](Plan& plan) { plan.drafts[0].layer.sites.at(1).mixer = DenseMlp{}; }),
+               "layer 2, dense_mlp");
+}
+
 TEST_F(Drafts, ArePrintedWithWhatTheyShare) {
   const std::string text = to_text(make_plan(open("glm4moe-nextn"), {}));
   EXPECT_NAMES(text, "draft block 0");
