@@ -178,7 +178,7 @@ TEST_F(GgufCheckpoints, AsksWhichOfSeveralIsMeant) {
 }
 
 TEST_F(GgufCheckpoints, SaysThatAFolderHasNone) {
-  expect_error(ErrorKind::kNotFound, "no .gguf file in the folder",
+  expect_error(ErrorKind::kNotFound, "neither a .gguf file nor a config.json in the folder",
                [&] { open_checkpoint(folder_); });
 }
 
