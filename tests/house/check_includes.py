@@ -56,7 +56,7 @@ THIRD_PARTY = {
     "httplib.h": ["src/serve/"],
     "sqlite3.h": ["src/serve/"],
     "prometheus": ["src/serve/"],
-    "immintrin.h": ["src/backend/cpu/kernels/"],
+    "immintrin.h": ["src/backend/cpu/kernels/", "bench/"],
     "x86intrin.h": ["src/backend/cpu/kernels/"],
     "arm_neon.h": ["src/backend/cpu/kernels/"],
 }

@@ -337,10 +337,10 @@ CompressedSparseSpec full_size() {
 TEST(CompressedSparseSpec, RemembersRowsEntriesIndexAndFrontiers) {
   const Slots slots = full_size().slots();
   ASSERT_EQ(slots.size(), 5u);
-  EXPECT_EQ(slots[0], (Slot{.width = 512, .window = 128}));
-  EXPECT_EQ(slots[1], (Slot{.width = 512, .ratio = 4}));
+  EXPECT_EQ(slots[0], (Slot{.width = 512, .window = 128, .fp8 = Fp8Form::kLatent, .tail = 64}));
+  EXPECT_EQ(slots[1], (Slot{.width = 512, .ratio = 4, .fp8 = Fp8Form::kLatent, .tail = 64}));
   EXPECT_EQ(slots[2], (Slot{.kind = SlotKind::kFixed, .width = 4 * (2 * 1024 + 2 * 512)}));
-  EXPECT_EQ(slots[3], (Slot{.width = 128, .ratio = 4}));
+  EXPECT_EQ(slots[3], (Slot{.width = 128, .ratio = 4, .fp8 = Fp8Form::kIndex}));
   EXPECT_EQ(slots[4], (Slot{.kind = SlotKind::kFixed, .width = 4 * (2 * 256 + 2 * 128)}));
   EXPECT_EQ(windowed().slots().size(), 1u);
   EXPECT_EQ(coarse().slots().size(), 3u);
