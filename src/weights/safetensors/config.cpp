@@ -76,6 +76,16 @@ Config Config::parse(std::string_view text, const std::string& path) {
   return Config(std::move(document), root, "");
 }
 
+Config Config::completed(std::string_view defaults) const {
+  auto document = std::make_shared<Document>(*document_);
+  document->root = *node_;
+  const Json missing = Json::parse(defaults.begin(), defaults.end());
+  for (const auto& [key, value] : missing.items())
+    if (!has(key)) document->root[key] = value;
+  const Json* root = &document->root;
+  return Config(std::move(document), root, prefix_);
+}
+
 std::string Config::where(std::string_view key) const {
   return fmt::format("{}: key '{}{}'", document_->path, prefix_, key);
 }

@@ -23,6 +23,9 @@ class Config {
   /// stands twice, or a nesting deeper than any config has.
   static Config parse(std::string_view text, const std::string& path);
 
+  /// The same object with the keys of `defaults`, a JSON object of lemma's own, that it lacks.
+  Config completed(std::string_view defaults) const;
+
   bool has(std::string_view key) const;
   std::vector<std::string> keys() const;
 

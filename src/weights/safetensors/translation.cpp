@@ -104,8 +104,12 @@ float decay(float w) {
 
 }  // namespace
 
-Translation::Translation(const Family& family, Config config, Config whole, const Folder& folder)
-    : family_(family), config_(std::move(config)), whole_(std::move(whole)), folder_(folder) {
+Translation::Translation(const Family& family, const Config& config, Config whole,
+                         const Folder& folder)
+    : family_(family),
+      config_(config.completed(family.defaults)),
+      whole_(std::move(whole)),
+      folder_(folder) {
   canonical_names();
 }
 

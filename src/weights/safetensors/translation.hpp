@@ -61,6 +61,8 @@ struct Family {
   void (*more_keys)(Translation&) = nullptr;
   void (*more_tensors)(Translation&) = nullptr;
   bool latent = false;  ///< latent attention: head_dim in config.json is not the width of a head
+  /// What published files leave out because it is the default of their code, as a JSON object.
+  std::string_view defaults = "{}";
 };
 
 /// The family called `model_type`, or nullptr.
@@ -72,7 +74,7 @@ class Translation {
  public:
   /// Reads `folder` as a model of `family`; `config` is the part for text of `whole`, which may be
   /// the same. Keeps references.
-  Translation(const Family& family, Config config, Config whole, const Folder& folder);
+  Translation(const Family& family, const Config& config, Config whole, const Folder& folder);
 
   /// Runs the whole translation: tables, the family's function, refusals.
   void run();

@@ -132,6 +132,64 @@ TEST(SafetensorsCheckpoint, ReadsFp8WithTilesOfScales) {
   EXPECT_EQ(v[4], 3.f);
 }
 
+// What a wrapper leaves out is the default of the published code.
+TEST(SafetensorsCheckpoint, CompletesTheTextModelOfAWrapper) {
+  TinyFolder folder;
+  folder.config() = {{"model_type", "gemma3"},
+                     {"vision_config", {{"hidden_size", 1}}},
+                     {"text_config",
+                      {{"model_type", "gemma3_text"},
+                       {"hidden_size", 2560},
+                       {"intermediate_size", 4},
+                       {"num_hidden_layers", 1},
+                       {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                       {"sliding_window", 1024}}}};
+  folder.add("language_model.model.layers.0.self_attn.q_norm.weight", {256});
+  folder.add("vision_tower.patches.weight", {3});
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  const Metadata& keys = checkpoint->metadata();
+  EXPECT_EQ(keys.u32("gemma3.attention.head_count"), 8u);
+  EXPECT_EQ(keys.u32("gemma3.attention.key_length"), 256u);
+  EXPECT_FLOAT_EQ(keys.f32("gemma3.attention.scale"), 1.f / 16);
+  EXPECT_FLOAT_EQ(keys.f32("gemma3.rope.scaling.factor"), 8.f);
+  EXPECT_EQ(values(*checkpoint, "blk.0.attn_q_norm.weight", 1, 256)[3], 4.f);  // 1 + w
+  EXPECT_EQ(checkpoint->tensors().size(), 1u);
+}
+
+// Rows 2 r and 2 r + 1 of the packed stack are row r of the gates and of the ups.
+TEST(SafetensorsCheckpoint, TakesPackedExpertsApartWithoutUnpackingThem) {
+  TinyFolder folder = TinyFolder::llama();
+  nlohmann::json& config = folder.config();
+  config["model_type"] = "gpt_oss";
+  config["hidden_size"] = 32;
+  config["intermediate_size"] = 32;
+  config["num_local_experts"] = 2;
+  config["num_experts_per_tok"] = 1;
+  config["sliding_window"] = 4;
+  config["layer_types"] = {"full_attention"};
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  config.erase("vocab_size");
+  folder.tensors.clear();
+  const std::string at = "model.layers.0.mlp.experts.";
+  std::vector<std::uint8_t> blocks(2 * 64 * 16, 0x22), scales(2 * 64);  // ones times a power of two
+  for (std::size_t row = 0; row < scales.size(); ++row)
+    scales[row] = static_cast<std::uint8_t>(127 + row % 2);
+  folder.add_bytes(at + "gate_up_proj_blocks", "U8", {2, 64, 1, 16}, blocks.data(), blocks.size());
+  folder.add_bytes(at + "gate_up_proj_scales", "U8", {2, 64, 1}, scales.data(), scales.size());
+  folder.add_bytes(at + "down_proj_blocks", "U8", {2, 32, 1, 16}, blocks.data(), blocks.size() / 2);
+  folder.add_bytes(at + "down_proj_scales", "U8", {2, 32, 1}, scales.data(), scales.size() / 2);
+  folder.add(at + "gate_up_proj_bias", {2, 64});
+  folder.add(at + "down_proj_bias", {2, 32});
+  folder.write();
+  const auto checkpoint = open_checkpoint(folder.path());
+  EXPECT_EQ(checkpoint->at("blk.0.ffn_gate_exps.weight").format, Format::kMXFP4);
+  EXPECT_EQ(checkpoint->at("blk.0.ffn_gate_exps.weight").size_bytes(), 2u * 32 * 17);
+  EXPECT_THAT(values(*checkpoint, "blk.0.ffn_gate_exps.weight", 64, 32), ::testing::Each(1.f));
+  EXPECT_THAT(values(*checkpoint, "blk.0.ffn_up_exps.weight", 64, 32), ::testing::Each(2.f));
+  EXPECT_EQ(values(*checkpoint, "blk.0.ffn_up_exps.bias", 2, 32)[1], 4003.f);
+}
+
 TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
   using Folder = TinyFolder&;
   const auto unsupported = ErrorKind::kUnsupported;

@@ -89,11 +89,17 @@ void gemma3_keys(Translation& t) {
     t.set("attention.sliding_window_pattern", period);
 }
 
+// The wrapper of the larger models states little of its text model.
+constexpr std::string_view kGemma3Defaults = R"({
+  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6,
+  "max_position_embeddings": 131072, "query_pre_attn_scalar": 256, "sliding_window": 4096})";
+
 constexpr Family kFamilies[] = {
     {"gemma", "gemma", "model.", {}, kGemma, gemma_keys},
     {"gemma2", "gemma2", "model.", kCaps, kSandwich, gemma2_keys},
-    {"gemma3", "gemma3", "model.", kCaps, kSandwich, gemma3_keys},
-    {"gemma3_text", "gemma3", "model.", kCaps, kSandwich, gemma3_keys},
+    {"gemma3", "gemma3", "model.", kCaps, kSandwich, gemma3_keys, nullptr, false, kGemma3Defaults},
+    {"gemma3_text", "gemma3", "model.", kCaps, kSandwich, gemma3_keys, nullptr, false,
+     kGemma3Defaults},
 };
 
 }  // namespace
