@@ -174,6 +174,37 @@ class Grouping {
   std::size_t active_count_ = 0;
 };
 
+/// Memory of chosen experts, shared by the layers. An entry is a row with one of its experts.
+/// Shape: entries, D, F, and 1 for each form that is needed: int8 inputs, f32 inputs, int8 hidden
+/// rows.
+struct ExpertsScratch {
+  ExpertsScratch(const Context& context, std::span<const std::size_t> shape) {
+    const std::size_t entries = shape[0];
+    if (shape[3] != 0) quantized_in = QuantizedBuffer(entries, shape[1]);
+    if (shape[4] != 0) in = floats(entries * shape[1]);
+    if (shape[5] != 0) {
+      quantized_hidden = QuantizedBuffer(entries, shape[2]);
+    } else {
+      hidden = floats(entries * shape[2]);
+    }
+    threads.resize(static_cast<std::size_t>(context.pool.threads()));
+    for (auto& scratch : threads) scratch.resize(2 * context.max_rows * Linear::kChunk);
+  }
+  static base::AlignedBuffer floats(std::size_t n) {
+    return base::AlignedBuffer::uninitialized(n * sizeof(float));
+  }
+  std::size_t bytes() const noexcept {
+    return threads.size() * threads.front().size() * sizeof(float) + in.size() + hidden.size() +
+           quantized_in.bytes() + quantized_hidden.bytes();
+  }
+
+  base::AlignedBuffer in;            ///< [entries, D], if a product reads f32 or inputs are weighed
+  QuantizedBuffer quantized_in;      ///< [entries, D], if a product reads int8
+  base::AlignedBuffer hidden;        ///< [entries, F], or
+  QuantizedBuffer quantized_hidden;  ///< the same in int8
+  std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
+};
+
 class ExpertsExecutor final : public Executor {
  public:
   ExpertsExecutor(const backend::Experts& op, const Context& context)
@@ -193,15 +224,10 @@ class ExpertsExecutor final : public Executor {
     const std::size_t entries = std::size_t{context.max_rows} * op.ids.width;
     const bool all_int8 = up_.wants_int8() && (!gated_ || gate_.wants_int8());
     wants_int8_ = up_.wants_int8() || (gated_ && gate_.wants_int8());
-    if (wants_int8_) quantized_in_ = QuantizedBuffer(entries, width_);
-    if (!all_int8 || op.weigh_inputs) in_ = floats(entries * width_);
-    if (down_.wants_int8()) {
-      quantized_hidden_ = QuantizedBuffer(entries, hidden_width_);
-    } else {
-      hidden_ = floats(entries * hidden_width_);
-    }
-    scratch_.resize(static_cast<std::size_t>(context.pool.threads()));
-    for (auto& scratch : scratch_) scratch.resize(2 * context.max_rows * Linear::kChunk);
+    const auto flag = [](bool set) { return std::size_t{set ? 1u : 0u}; };
+    scratch_ = &context.shared<ExpertsScratch>({entries, width_, hidden_width_, flag(wants_int8_),
+                                                flag(!all_int8 || op.weigh_inputs),
+                                                flag(down_.wants_int8())});
   }
 
   void run(Context& context) noexcept override {
@@ -212,11 +238,12 @@ class ExpertsExecutor final : public Executor {
     context.each(groups_.active().size() * chunks, 2 * entries * product,
                  [&](std::size_t item, int thread) {
                    widen(context, groups_.active()[item / chunks], item % chunks,
-                         scratch_[static_cast<std::size_t>(thread)].data());
+                         scratch_->threads[static_cast<std::size_t>(thread)].data());
                  });
     context.each((width_ + Linear::kChunk - 1) / Linear::kChunk, entries * product,
                  [&](std::size_t chunk, int thread) {
-                   combine(context, chunk, scratch_[static_cast<std::size_t>(thread)].data());
+                   combine(context, chunk,
+                           scratch_->threads[static_cast<std::size_t>(thread)].data());
                  });
     context.settle(op_.ids);
   }
@@ -226,34 +253,29 @@ class ExpertsExecutor final : public Executor {
   }
   std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
   std::string format() const override { return formats({&gate_, &up_, &down_}); }
-  std::size_t scratch_bytes() const noexcept override {
-    return scratch_.size() * scratch_.front().size() * sizeof(float) + in_.size() + hidden_.size() +
-           quantized_in_.bytes() + quantized_hidden_.bytes() + groups_.bytes();
-  }
+  std::size_t scratch_bytes() const noexcept override { return groups_.bytes(); }
 
  private:
-  static base::AlignedBuffer floats(std::size_t n) {
-    return base::AlignedBuffer::uninitialized(n * sizeof(float));
-  }
-  float* in() noexcept { return reinterpret_cast<float*>(in_.data()); }
-  float* hidden() noexcept { return reinterpret_cast<float*>(hidden_.data()); }
+  bool takes_floats() const noexcept { return !scratch_->in.empty(); }
+  float* in() noexcept { return reinterpret_cast<float*>(scratch_->in.data()); }
+  float* hidden() noexcept { return reinterpret_cast<float*>(scratch_->hidden.data()); }
 
   /// The input of each entry, weighed if the model says so, in the forms that the products read.
   void gather(Context& context) noexcept {
-    const bool weighed = op_.weigh_inputs, floats_too = !in_.empty();
+    const bool weighed = op_.weigh_inputs, floats_too = takes_floats();
     QuantizedRows rows;
     if (wants_int8_ && !weighed) rows = context.quantized(op_.in);
     context.each(groups_.entries(), groups_.entries() * width_, [&](std::size_t entry, int) {
       const std::size_t row = groups_.row(entry);
       const float* const x = context.arena.row(op_.in, row);
-      float* const to = in_.empty() ? nullptr : in() + entry * width_;
+      float* const to = !takes_floats() ? nullptr : in() + entry * width_;
       if (weighed) {
         for (std::size_t i = 0; i < width_; ++i) to[i] = groups_.weight(entry) * x[i];
       } else if (floats_too) {
         std::memcpy(to, x, width_ * sizeof(float));
       }
       if (!wants_int8_) return;
-      const QuantizedRows own = quantized_in_.rows(width_, entry);
+      const QuantizedRows own = scratch_->quantized_in.rows(width_, entry);
       if (weighed) {
         context.kernels.quantize(to, width_, own);
       } else {
@@ -276,8 +298,8 @@ class ExpertsExecutor final : public Executor {
     const std::size_t begin = groups_.begin(expert), rows = groups_.count(expert);
     const std::size_t first = chunk * Linear::kChunk, at = expert * hidden_width_ + first;
     const std::size_t count = std::min(Linear::kChunk, hidden_width_ - first);
-    ProductInput input{in_.empty() ? nullptr : in() + begin * width_, {}, groups_.runs(expert)};
-    if (wants_int8_) input.quantized = quantized_in_.rows(width_, begin);
+    ProductInput input{!takes_floats() ? nullptr : in() + begin * width_, {}, groups_.runs(expert)};
+    if (wants_int8_) input.quantized = scratch_->quantized_in.rows(width_, begin);
     float* const up = scratch;
     float* const gate = scratch + rows * Linear::kChunk;
     up_.run(context.kernels, input, at, count, up, Linear::kChunk);
@@ -288,7 +310,7 @@ class ExpertsExecutor final : public Executor {
                gated_ ? own : nullptr, count, own);
       if (down_.wants_int8()) {
         context.kernels.quantize(own, count,
-                                 quantized_hidden_.rows(hidden_width_, begin + r, first));
+                                 scratch_->quantized_hidden.rows(hidden_width_, begin + r, first));
       } else {
         std::memcpy(hidden() + (begin + r) * hidden_width_ + first, own, count * sizeof(float));
       }
@@ -304,9 +326,11 @@ class ExpertsExecutor final : public Executor {
     }
     for (const std::size_t expert : groups_.active()) {
       const std::size_t begin = groups_.begin(expert);
-      ProductInput input{
-          hidden_.empty() ? nullptr : hidden() + begin * hidden_width_, {}, groups_.runs(expert)};
-      if (down_.wants_int8()) input.quantized = quantized_hidden_.rows(hidden_width_, begin);
+      ProductInput input{scratch_->hidden.empty() ? nullptr : hidden() + begin * hidden_width_,
+                         {},
+                         groups_.runs(expert)};
+      if (down_.wants_int8())
+        input.quantized = scratch_->quantized_hidden.rows(hidden_width_, begin);
       down_.run(context.kernels, input, expert * width_ + first, count, scratch, Linear::kChunk);
       for (std::size_t i = 0; i < groups_.count(expert); ++i) {
         float* const out = context.arena.row(op_.out, groups_.row(begin + i)) + first;
@@ -322,11 +346,7 @@ class ExpertsExecutor final : public Executor {
   Linear gate_, up_, down_;           ///< stacks
   bool gated_, wants_int8_ = false;
   Grouping groups_;
-  base::AlignedBuffer in_;        ///< [entries, D], if a product reads f32 or inputs are weighed
-  QuantizedBuffer quantized_in_;  ///< [entries, D], if a product reads int8
-  base::AlignedBuffer hidden_;    ///< [entries, F], or
-  QuantizedBuffer quantized_hidden_;         ///< the same in int8
-  std::vector<std::vector<float>> scratch_;  ///< by thread
+  ExpertsScratch* scratch_;
 };
 
 }  // namespace

@@ -110,6 +110,28 @@ class ProjectGroupsExecutor final : public Executor {
   QuantizedBuffer quantized_;  ///< [groups, max_rows, in]
 };
 
+/// Memory of an MLP, shared by the layers. Shape: hidden width, and 1 if hidden rows are int8.
+struct MlpScratch {
+  MlpScratch(const Context& context, std::span<const std::size_t> shape) {
+    const std::size_t rows = context.max_rows;
+    threads.resize(static_cast<std::size_t>(context.pool.threads()));
+    for (auto& scratch : threads) scratch.resize(2 * rows * Linear::kChunk);
+    if (shape[1] != 0) {
+      quantized = QuantizedBuffer(rows, shape[0]);
+    } else {
+      hidden = base::AlignedBuffer::uninitialized(rows * shape[0] * sizeof(float));
+    }
+  }
+  std::size_t bytes() const noexcept {
+    return threads.size() * threads.front().size() * sizeof(float) + quantized.bytes() +
+           hidden.size();
+  }
+
+  std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
+  QuantizedBuffer quantized;                ///< [max_rows, F]: hidden rows in int8, or
+  base::AlignedBuffer hidden;               ///< the same in f32
+};
+
 /// gate, up and activation are one pass: a chunk of hidden elements is finished, and rounded to
 /// int8 if the down projection reads that, while it is in the cache.
 class MlpExecutor final : public Executor {
@@ -122,14 +144,7 @@ class MlpExecutor final : public Executor {
     if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
     LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
-    const std::size_t rows = context.max_rows;
-    scratch_.resize(static_cast<std::size_t>(context.pool.threads()));
-    for (auto& scratch : scratch_) scratch.resize(2 * rows * Linear::kChunk);
-    if (down_.wants_int8()) {
-      quantized_ = QuantizedBuffer(rows, up_.outputs());
-    } else {
-      hidden_ = base::AlignedBuffer::uninitialized(rows * up_.outputs() * sizeof(float));
-    }
+    scratch_ = &context.shared<MlpScratch>({up_.outputs(), down_.wants_int8() ? 1u : 0u});
   }
 
   void run(Context& context) noexcept override {
@@ -138,10 +153,11 @@ class MlpExecutor final : public Executor {
       in.quantized = context.quantized(op_.in);
     }
     context.each(up_.chunks(), 2 * up_.work(context.rows()), [&](std::size_t chunk, int thread) {
-      widen(context, in, chunk, scratch_[static_cast<std::size_t>(thread)].data());
+      widen(context, in, chunk, scratch_->threads[static_cast<std::size_t>(thread)].data());
     });
-    ProductInput hidden{reinterpret_cast<const float*>(hidden_.data()), {}, context.runs()};
-    if (down_.wants_int8()) hidden.quantized = quantized_.rows(down_.cols());
+    ProductInput hidden{
+        reinterpret_cast<const float*>(scratch_->hidden.data()), {}, context.runs()};
+    if (down_.wants_int8()) hidden.quantized = scratch_->quantized.rows(down_.cols());
     context.each(down_.chunks(), down_.work(context.rows()), [&](std::size_t chunk, int) {
       down_.run(context.kernels, hidden, chunk,
                 context.arena.data(op_.out) + chunk * Linear::kChunk, op_.out.width);
@@ -153,10 +169,6 @@ class MlpExecutor final : public Executor {
   }
   std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
   std::string format() const override { return formats({&gate_, &up_, &down_}); }
-  std::size_t scratch_bytes() const noexcept override {
-    return scratch_.size() * scratch_.front().size() * sizeof(float) + quantized_.bytes() +
-           hidden_.size();
-  }
 
  private:
   /// One chunk of the hidden rows. `scratch` holds [2, rows, 64].
@@ -172,10 +184,10 @@ class MlpExecutor final : public Executor {
       const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
       activate(context.kernels, op_.spec.activation, g, gated_ ? own_up : nullptr, count, own_up);
       if (down_.wants_int8()) {
-        context.kernels.quantize(own_up, count, quantized_.rows(up_.outputs(), r, first));
+        context.kernels.quantize(own_up, count, scratch_->quantized.rows(up_.outputs(), r, first));
       } else {
-        std::memcpy(reinterpret_cast<float*>(hidden_.data()) + r * up_.outputs() + first, own_up,
-                    count * sizeof(float));
+        std::memcpy(reinterpret_cast<float*>(scratch_->hidden.data()) + r * up_.outputs() + first,
+                    own_up, count * sizeof(float));
       }
     }
   }
@@ -183,9 +195,7 @@ class MlpExecutor final : public Executor {
   backend::Mlp op_;
   Linear gate_, up_, down_;
   bool gated_;
-  std::vector<std::vector<float>> scratch_;  ///< by thread
-  QuantizedBuffer quantized_;                ///< hidden rows, if the down projection reads int8
-  base::AlignedBuffer hidden_;               ///< [max_rows, F] otherwise
+  MlpScratch* scratch_;
 };
 
 class LogitsExecutor final : public HeadExecutor {

@@ -137,6 +137,18 @@ std::size_t expand(const CompressedSparseSpec&, std::uint32_t, std::size_t count
   return count;
 }
 
+/// Keys whose scores are computed before they are offered where threads share a row, and those that
+/// a thread takes at a time.
+constexpr std::uint32_t kWaveKeys = 8192, kSharedKeys = 512;
+
+/// Scores of a wave, shared by the layers. Shape: lists of a row.
+struct WaveScores {
+  WaveScores(const Context&, std::span<const std::size_t> shape)
+      : scores(Context::kRowBlock * shape[0] * kWaveKeys) {}
+  std::size_t bytes() const noexcept { return scores.size() * sizeof(float); }
+  std::vector<float> scores;  ///< [8 rows, lists, keys of a wave]
+};
+
 template <typename Rule>
 class SelectExecutor final : public Executor {
  public:
@@ -145,7 +157,8 @@ class SelectExecutor final : public Executor {
         rule_(rule),
         shape_(shape_of(rule)),
         width_(padded(shape_.dim)),
-        stride_(op.out.width / shape_.lists) {
+        stride_(op.out.width / shape_.lists),
+        wave_(context.shared<WaveScores>({shape_.lists})) {
     LEMMA_CHECK(op.query.width == shape_.lists * shape_.heads * shape_.dim);
     LEMMA_CHECK(op.out.width % shape_.lists == 0 && stride_ > 1);
     for (int t = 0; t < context.pool.threads(); ++t) {
@@ -164,9 +177,13 @@ class SelectExecutor final : public Executor {
     for (const backend::Segment& segment : context.step().segments) {
       work += std::size_t{segment.rows} * (segment.past + segment.rows) / shape_.ratio;
     }
-    context.each(blocks.size(), work * op_.query.width, [&](std::size_t item, int thread) {
-      select(context, blocks[item], scratch_[static_cast<std::size_t>(thread)]);
-    });
+    if (blocks.size() < scratch_.size()) {
+      for (const RowBlock& block : blocks) select_together(context, block);
+    } else {
+      context.each(blocks.size(), work * op_.query.width, [&](std::size_t item, int thread) {
+        select(context, blocks[item], scratch_[static_cast<std::size_t>(thread)]);
+      });
+    }
     context.settle(op_.query);
   }
 
@@ -188,32 +205,108 @@ class SelectExecutor final : public Executor {
     bool failed[Context::kRowBlock];
   };
 
-  void select(Context& context, const RowBlock& block, Scratch& s) noexcept {
+  /// A block of rows as a pass over its keys sees it.
+  struct Pass {
+    const backend::Segment& segment;
+    std::uint32_t first;  ///< kv index of the first row
+    std::size_t row, rows;
+    std::uint32_t end;  ///< of the keys; 0 where every row takes all that it sees
+  };
+
+  Pass begin(const Context& context, const RowBlock& block, Scratch& s) const noexcept {
     const backend::Segment& segment = context.step().segments[block.segment];
-    const std::uint32_t first = segment.past + block.first;
-    const std::size_t row = segment.first_row + block.first;
+    Pass pass{segment, segment.past + block.first, std::size_t{segment.first_row} + block.first,
+              block.rows, 0};
     for (Best& best : s.best) best.clear();
     std::fill_n(s.failed, block.rows, false);
     std::fill(s.largest.begin(), s.largest.end(), -std::numeric_limits<float>::infinity());
     // Later rows see more, so where the last one takes all, all do.
-    const std::uint32_t last = first + block.rows - 1;
-    const std::uint32_t end = takes_all(rule_, last) ? 0 : candidates(rule_, last);
-    if (end > 0) load_queries(context, row, block.rows, s);
-    for (std::uint32_t start = 0; start < end; start += kPiece) {
-      const std::uint32_t count = std::min<std::uint32_t>(kPiece, end - start);
-      for (std::uint32_t j = 0; j < count; ++j) {
-        context.decode_row(op_.keys, *segment.sequence,
-                           (start + j) * static_cast<std::uint32_t>(shape_.ratio), 0, shape_.dim,
-                           s.keys.data() + j * width_);
-      }
-      for (std::uint32_t i = 0; i < block.rows; ++i) {
-        const std::uint32_t visible = candidates(rule_, first + i);
-        if (takes_all(rule_, first + i) || visible <= start || s.failed[i]) continue;
-        s.failed[i] =
-            !score(context, row + i, i, first + i, start, std::min(count, visible - start), s);
+    const std::uint32_t last = pass.first + block.rows - 1;
+    if (!takes_all(rule_, last)) pass.end = candidates(rule_, last);
+    if (pass.end > 0) load_queries(context, pass.row, pass.rows, s);
+    return pass;
+  }
+
+  void select(Context& context, const RowBlock& block, Scratch& s) noexcept {
+    const Pass pass = begin(context, block, s);
+    float scores[kPiece];
+    for (std::uint32_t start = 0; start < pass.end; start += kPiece) {
+      const std::uint32_t count = std::min<std::uint32_t>(kPiece, pass.end - start);
+      decode(context, pass, start, count, s.keys.data());
+      for (std::size_t i = 0; i < pass.rows; ++i) {
+        const std::size_t own = scored(pass, i, start, count);
+        for (std::size_t l = 0; own > 0 && !s.failed[i] && l < shape_.lists; ++l) {
+          score(context, pass.row + i, query(s, i, l), s.keys.data(), own, scores);
+          s.failed[i] = !offer(pass, i, l, start, own, scores, s);
+        }
       }
     }
-    for (std::uint32_t i = 0; i < block.rows; ++i) write(context, row + i, i, first + i, s);
+    finish(context, pass, s);
+  }
+
+  /// The same with the keys shared out: the scores of many keys first, which are then offered in
+  /// order.
+  void select_together(Context& context, const RowBlock& block) noexcept {
+    Scratch& s = scratch_.front();  // of the calling thread; the others read its queries
+    const Pass pass = begin(context, block, s);
+    const auto place = [this](std::size_t i, std::size_t l) {
+      return wave_.scores.data() + (i * shape_.lists + l) * kWaveKeys;
+    };
+    for (std::uint32_t wave = 0; wave < pass.end; wave += kWaveKeys) {
+      const std::uint32_t keys = std::min(kWaveKeys, pass.end - wave);
+      context.each((keys + kSharedKeys - 1) / kSharedKeys, pass.rows * keys * op_.query.width,
+                   [&](std::size_t item, int thread) {
+                     float* const own = scratch_[static_cast<std::size_t>(thread)].keys.data();
+                     const auto from = static_cast<std::uint32_t>(item) * kSharedKeys;
+                     const std::uint32_t to = std::min(keys, from + kSharedKeys);
+                     for (std::uint32_t at = from; at < to; at += kPiece) {
+                       const std::uint32_t count = std::min<std::uint32_t>(kPiece, to - at);
+                       decode(context, pass, wave + at, count, own);
+                       for (std::size_t i = 0; i < pass.rows; ++i) {
+                         const std::size_t seen = scored(pass, i, wave + at, count);
+                         for (std::size_t l = 0; seen > 0 && l < shape_.lists; ++l) {
+                           score(context, pass.row + i, query(s, i, l), own, seen,
+                                 place(i, l) + at);
+                         }
+                       }
+                     }
+                   });
+      for (std::size_t i = 0; i < pass.rows; ++i) {
+        const std::size_t seen = scored(pass, i, wave, keys);
+        for (std::size_t l = 0; seen > 0 && !s.failed[i] && l < shape_.lists; ++l) {
+          s.failed[i] = !offer(pass, i, l, wave, seen, place(i, l), s);
+        }
+      }
+    }
+    finish(context, pass, s);
+  }
+
+  void finish(Context& context, const Pass& pass, Scratch& s) const noexcept {
+    for (std::size_t i = 0; i < pass.rows; ++i) {
+      write(context, pass.row + i, i, static_cast<std::uint32_t>(pass.first + i), s);
+    }
+  }
+
+  void decode(Context& context, const Pass& pass, std::uint32_t start, std::size_t count,
+              float* keys) const noexcept {
+    for (std::size_t j = 0; j < count; ++j) {
+      context.decode_row(op_.keys, *pass.segment.sequence,
+                         static_cast<std::uint32_t>((start + j) * shape_.ratio), 0, shape_.dim,
+                         keys + j * width_);
+    }
+  }
+  /// How many of the keys [start, start + count) row `i` scores: all that it sees, unless it takes
+  /// them anyway.
+  std::size_t scored(const Pass& pass, std::size_t i, std::uint32_t start,
+                     std::size_t count) const noexcept {
+    const auto position = static_cast<std::uint32_t>(pass.first + i);
+    const std::uint32_t visible = candidates(rule_, position);
+    if (takes_all(rule_, position) || visible <= start) return 0;
+    return std::min<std::size_t>(count, visible - start);
+  }
+  /// The queries [heads, dim padded] of one list of row `i`.
+  const float* query(const Scratch& s, std::size_t i, std::size_t list) const noexcept {
+    return s.queries.data() + (i * shape_.lists + list) * shape_.heads * width_;
   }
 
   void load_queries(const Context& context, std::size_t row, std::size_t rows,
@@ -225,37 +318,41 @@ class SelectExecutor final : public Executor {
     }
   }
 
-  /// Offers the candidates [start, start + count) to row `i` of the block; false if a score is not
-  /// finite.
-  bool score(const Context& context, std::size_t row, std::size_t i, std::uint32_t position,
-             std::uint32_t start, std::size_t count, Scratch& s) const noexcept {
-    float dots[kPiece + kPanelRows], scores[kPiece];
-    const float* query = s.queries.data() + i * shape_.lists * shape_.heads * width_;
+  /// The scores of `count` keys, at most 64, for one list of a row.
+  void score(const Context& context, std::size_t row, const float* query, const float* keys,
+             std::size_t count, float* out) const noexcept {
+    float dots[kPiece];
     if constexpr (std::is_same_v<Rule, MsaSpec>) {
-      for (std::size_t l = 0; l < shape_.lists; ++l, query += width_) {
-        context.kernels.scores(query, s.keys.data(), width_, count, width_, dots);
-        const std::size_t list = i * shape_.lists + l;
-        if (!offer_blocks(dots, position, start, count, s.largest[list], s.best[list])) {
-          return false;
-        }
-      }
-      return true;
+      context.kernels.scores(query, keys, width_, count, width_, dots);
+      std::copy_n(dots, count, out);
     } else {
       const float head_scale = 1.f / std::sqrt(static_cast<float>(shape_.heads));
       const float dot_scale = 1.f / std::sqrt(static_cast<float>(shape_.dim));
       const float* const weights = context.arena.row(op_.weights, row);
-      std::fill_n(scores, count, 0.f);
+      std::fill_n(out, count, 0.f);
       for (std::size_t h = 0; h < shape_.heads; ++h, query += width_) {
-        context.kernels.scores(query, s.keys.data(), width_, count, width_, dots);
+        context.kernels.scores(query, keys, width_, count, width_, dots);
         const float weight = weights[h] * head_scale;
         for (std::size_t j = 0; j < count; ++j) {
           const float dot = dots[j] * dot_scale;
-          scores[j] += weight * (dot < 0.f ? 0.f : dot);  // NaN stays
+          out[j] += weight * (dot < 0.f ? 0.f : dot);  // NaN stays
         }
       }
+    }
+  }
+
+  /// Offers the scores of the keys from `start` on to a list of row `i`; false if one is not
+  /// finite.
+  bool offer(const Pass& pass, std::size_t i, std::size_t list, std::uint32_t start,
+             std::size_t count, const float* scores, Scratch& s) const noexcept {
+    const std::size_t at = i * shape_.lists + list;
+    if constexpr (std::is_same_v<Rule, MsaSpec>) {
+      return offer_blocks(scores, static_cast<std::uint32_t>(pass.first + i), start, count,
+                          s.largest[at], s.best[at]);
+    } else {
       for (std::size_t j = 0; j < count; ++j) {
         if (!std::isfinite(scores[j])) return false;
-        s.best[i].offer(scores[j], start + static_cast<std::uint32_t>(j));
+        s.best[at].offer(scores[j], start + static_cast<std::uint32_t>(j));
       }
       return true;
     }
@@ -310,8 +407,9 @@ class SelectExecutor final : public Executor {
   backend::Select op_;
   Rule rule_;
   Shape shape_;
-  std::size_t width_;             ///< of an index query and key, padded
-  std::size_t stride_;            ///< floats of one list: its length and its indices
+  std::size_t width_;   ///< of an index query and key, padded
+  std::size_t stride_;  ///< floats of one list: its length and its indices
+  WaveScores& wave_;
   std::vector<Scratch> scratch_;  ///< by thread
 };
 
