@@ -34,7 +34,6 @@ struct EncodeScratch {
 struct Stretch {
   bool at_start = false;       ///< nothing stands before it
   bool after_special = false;  ///< it stands at the start or behind a token that was cut out
-  bool parse_special = false;  ///< see EncodeOptions
 };
 
 class Segmenter {

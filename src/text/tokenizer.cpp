@@ -97,10 +97,8 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
     const std::size_t stop = match ? match->begin : text.size();
     if (stop > at) {
       parts_->segmenter->encode(text.substr(at, stop - at),
-                                {.at_start = at == 0,
-                                 .after_special = after_special,
-                                 .parse_special = options.parse_special},
-                                scratch, ids);
+                                {.at_start = at == 0, .after_special = after_special}, scratch,
+                                ids);
       after_special = false;
     }
     if (!match) break;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer out of a tokenizer.json (and tokenizer_config.json): the parts in the order in which
-// text passes them. Added tokens that are not to be normalized are cut out of the raw text by
-// Tokenizer; the others out of the normalized text, here; what is left is cut by the splitter and
-// turned into ids by the model. The post-processor only says what stands around the ids.
+// text passes them. Special tokens, and added tokens that are not to be normalized, are cut out of
+// the raw text by Tokenizer; the others out of the normalized text, here; what is left is cut by
+// the splitter and turned into ids by the model. The post-processor only says what stands around.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -24,6 +24,12 @@ struct AddedToken {
   MatchRules rules;
   bool normalized, special;
 };
+
+/// Special tokens are always looked for in the raw text, where it is known which parts of it a user
+/// wrote: what a normalizer makes of a user's text must not become one.
+bool is_cut_raw(const AddedToken& token) {
+  return token.special || !token.normalized;
+}
 
 std::vector<AddedToken> read_added_tokens(const Json& root) {
   constexpr std::string_view kWhere = "added_tokens";
@@ -87,10 +93,8 @@ class Pipeline final : public Segmenter {
       pieces_.push_back(decoder.piece(vocabulary.text(static_cast<TokenId>(i))));
     }
     for (const AddedToken& token : added) {
-      if (!token.normalized) continue;
-      const std::string text = normalizer_.run(token.text);
-      all_tokens_.add(text, token.id, token.rules);
-      if (!token.special) text_tokens_.add(text, token.id, token.rules);
+      if (is_cut_raw(token)) continue;
+      normalized_tokens_.add(normalizer_.run(token.text), token.id, token.rules);
     }
   }
 
@@ -102,10 +106,9 @@ class Pipeline final : public Segmenter {
       normalized = normalizer_.run(std::string(text));
       text = normalized;
     }
-    const TokenMatcher& matcher = stretch.parse_special ? all_tokens_ : text_tokens_;
     for (std::size_t at = 0; at < text.size();) {
       const std::optional<TokenMatcher::Match> match =
-          matcher.empty() ? std::nullopt : matcher.find(text, at);
+          normalized_tokens_.empty() ? std::nullopt : normalized_tokens_.find(text, at);
       const std::size_t stop = match ? match->begin : text.size();
       if (stop > at) {
         encode_plain(text.substr(at, stop - at), stretch.at_start && at == 0, scratch, out);
@@ -145,8 +148,7 @@ class Pipeline final : public Segmenter {
   Normalizer normalizer_;
   Splitter splitter_;
   std::unique_ptr<const Model> model_;
-  TokenMatcher text_tokens_;  ///< what is cut out of any normalized text
-  TokenMatcher all_tokens_;   ///< those and special ones: with parse_special
+  TokenMatcher normalized_tokens_;
   std::vector<std::string> pieces_;
   bool drops_first_blank_ = false;
 };
@@ -280,7 +282,7 @@ TokenizerParts parts_from_json(std::string_view json, std::string_view config,
   parts.space_prefix = pipeline->drops_first_blank();
   parts.segmenter = std::move(pipeline);
   for (const AddedToken& token : added) {
-    if (token.normalized) continue;
+    if (!is_cut_raw(token)) continue;
     parts.all_special.add(token.text, token.id, token.rules);
     if (!token.special) parts.user_defined.add(token.text, token.id, token.rules);
   }

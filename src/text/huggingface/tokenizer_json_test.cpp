@@ -113,6 +113,13 @@ TEST(TokenizerJson, TakesControlTokensOutOfTextOnRequestOnly) {
   EXPECT_THAT(t->encode("a <s> b"), ElementsAre(0, 2, 1)) << "not even as a word of the vocabulary";
 }
 
+TEST(TokenizerJson, NeverLetsANormalizerMakeAControlToken) {
+  json root = small("normalizer", {{"type", "Lowercase"}});
+  root["added_tokens"][0]["normalized"] = true;
+  const auto t = Tokenizer::from_json(root.dump());
+  EXPECT_THAT(t->encode("a <S> <s>", {.parse_special = true}), ElementsAre(0, 2, 3));
+}
+
 TEST(TokenizerJson, ReadsWhatStandsAroundATextFromItsTemplate) {
   const json single = json::array({{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
                                    {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
