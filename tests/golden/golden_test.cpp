@@ -78,6 +78,9 @@ class GoldenModel : public ::testing::TestWithParam<Case> {
       return {1, 8, tokens - 1};
     std::vector<std::uint32_t> all(tokens - 1);
     std::iota(all.begin(), all.end(), 1u);
+    // A long text is there for entries of 128 tokens: behind 48 cuts, those around their ends.
+    if (!deep())
+      std::erase_if(all, [](std::uint32_t cut) { return cut > 48 && (cut + 2) % 128 > 4; });
     return all;
   }
 
