@@ -118,7 +118,7 @@ std::uint64_t bytes_per_token(eval::ModelRun& run, std::size_t length) {
   std::uint64_t bytes = model::cost_of(plan, checkpoint, {}).weight_bytes;
   const auto looked_up = [&](const model::WeightRef& table) {
     const bool tied = table.tensor == plan.head.output.weight.tensor;
-    if (table && !tied) bytes -= checkpoint.at(table.tensor).bytes.size();
+    if (table && !tied) bytes -= checkpoint.at(table.tensor).size_bytes();
   };
   looked_up(plan.embedding.table);
   looked_up(plan.embedding.positions);
