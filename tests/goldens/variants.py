@@ -425,7 +425,82 @@ def phi3():
     return v
 
 
+def bailingmoe2():
+    v = Variant("bailingmoe2", "bailingmoe2", "joined projections, normed heads, grouped routing", 2)
+    v.heads(4, 2, 12)
+    v.keys |= {"feed_forward_length": 64, "rope.dimension_count": 8, "rope.freq_base": 6e5,
+               "leading_dense_block_count": 1}
+    v.expert_keys(8, 3, 16, expert_shared_count=1, expert_shared_feed_forward_length=16,
+                  expert_weights_scale=2.5, expert_weights_norm=True, expert_gating_func=2,
+                  expert_group_count=4, expert_group_used_count=2)
+    for i in range(2):
+        v.block(i, attn_norm=WIDTH, attn_qkv=((4 + 2 + 2) * 12, WIDTH), attn_q_norm=12,
+                attn_k_norm=12, attn_output=(WIDTH, 4 * 12), ffn_norm=WIDTH)
+        dense_or_experts(v, i, 1, 64, 8, 16)
+    return v
+
+
+def bailingmoe3():
+    v = Variant("bailingmoe3", "bailingmoe3",
+                "Kimi delta attention with a bounded decay, gated latent attention, clamped experts",
+                4)
+    dims = (2, 0, 24, 24, 8, 32)
+    latent_keys(v, *dims)
+    dim, width = 32, 2 * 32
+    v.keys |= {"attention.head_count_kv": [0, 0, 0, 1], "feed_forward_length": 64,
+               "rope.freq_base": 6e6, "ssm.conv_kernel": 4, "kda.head_dim": dim,
+               "kda.safe_gate": True, "kda.gate_lower_bound": -5.0, "leading_dense_block_count": 1,
+               "swiglu_clamp_exp": [0.0, 1.0, 1.5, 0.0],
+               "swiglu_clamp_shexp": [0.0, 0.8, 0.0, 1.2]}
+    v.expert_keys(8, 3, 16, expert_shared_count=1, expert_shared_feed_forward_length=16,
+                  expert_weights_scale=2.5, expert_weights_norm=True, expert_gating_func=2,
+                  expert_group_count=4, expert_group_used_count=2)
+    for i in range(4):
+        v.block(i, attn_norm=WIDTH, ffn_norm=WIDTH)
+        dense_or_experts(v, i, 1, 64, 8, 16)
+        if i == 3:
+            latent(v, i, *dims)
+            v.block(i, attn_gate=(2, WIDTH))
+            continue
+        for part in "qkv":
+            v.block(i, **{"attn_" + part: (width, WIDTH)})
+            v.add(f"blk.{i}.ssm_conv1d_{part}.weight", width, 1, 4)
+        v.block(i, ssm_f_a=(width, WIDTH), ssm_g_a=(width, WIDTH), ssm_beta=(2, WIDTH),
+                ssm_norm=dim, attn_output=(WIDTH, width))
+        v.add(f"blk.{i}.ssm_a", 2, 1, kind="decay")
+        v.add(f"blk.{i}.ssm_dt.bias", width, kind="step")
+    return v
+
+
+def qwen35moe():
+    v = Variant("qwen35moe", "qwen35moe", "Gated DeltaNet with projections apart, sectioned rope", 4)
+    v.heads(4, 2, 32)
+    key_heads, value_heads, state = 2, 4, 16
+    inner, channels = value_heads * state, (2 * key_heads + value_heads) * state
+    v.keys |= {"feed_forward_length": 64, "rope.dimension_count": 16, "rope.freq_base": 1e6,
+               "rope.dimension_sections": [3, 3, 2, 0], "full_attention_interval": 4,
+               "ssm.conv_kernel": 4, "ssm.state_size": state, "ssm.group_count": key_heads,
+               "ssm.time_step_rank": value_heads, "ssm.inner_size": inner}
+    v.expert_keys(6, 2, 16, expert_shared_feed_forward_length=24)
+    for i in range(4):
+        v.block(i, attn_norm=WIDTH, post_attention_norm=WIDTH)
+        if i == 3:
+            v.attention(i, 4, 2, 32)
+            v.block(i, attn_q=(2 * 4 * 32, WIDTH), attn_q_norm=32, attn_k_norm=32)
+        else:
+            v.block(i, attn_qkv=(channels, WIDTH), attn_gate=(inner, WIDTH),
+                    ssm_conv1d=(channels, 4), ssm_alpha=(value_heads, WIDTH),
+                    ssm_beta=(value_heads, WIDTH), ssm_norm=state, ssm_out=(WIDTH, inner))
+            v.add(f"blk.{i}.ssm_dt.bias", value_heads, kind="step")
+            v.add(f"blk.{i}.ssm_a", value_heads, kind="decay")
+        v.experts(i, 6, 16)
+        v.mlp(i, 24, "_shexp")
+        v.add(f"blk.{i}.ffn_gate_inp_shexp.weight", WIDTH, kind="bias")
+    return v
+
+
 def all_variants():
     return [make() for make in (
         llama_factors, phi3, gpt2, mpt, cohere2, olmo2, gemma3, gemma4, granitemoe, qwen3moe,
-        gpt_oss, deepseek2, glm_dsa, deepseek4, minimax_m3, qwen3next, kimi_linear)]
+        gpt_oss, deepseek2, glm_dsa, deepseek4, minimax_m3, qwen3next, kimi_linear,
+        bailingmoe2, bailingmoe3, qwen35moe)]
