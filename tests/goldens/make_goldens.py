@@ -46,6 +46,7 @@ def values_of(variant, name, shape, kind):
         "bias": (-0.2, 0.2),
         "sinks": (-1.0, 1.0),
         "decay": (-1.0, -0.05),  # -exp(A_log)
+        "rate": (0.05, 1.5),  # exp(A_log)
         "step": (-2.0, 0.0),
         "divisors": (1.0, 4.0),
         "scale": (0.5, 1.5),

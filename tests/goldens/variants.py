@@ -467,7 +467,7 @@ def bailingmoe3():
             v.add(f"blk.{i}.ssm_conv1d_{part}.weight", width, 1, 4)
         v.block(i, ssm_f_a=(width, WIDTH), ssm_g_a=(width, WIDTH), ssm_beta=(2, WIDTH),
                 ssm_norm=dim, attn_output=(WIDTH, width))
-        v.add(f"blk.{i}.ssm_a", 2, 1, kind="decay")
+        v.add(f"blk.{i}.ssm_a", 2, 1, kind="rate")
         v.add(f"blk.{i}.ssm_dt.bias", width, kind="step")
     return v
 
