@@ -75,7 +75,10 @@ bool Bpe::has_token(std::string_view text) const {
 
 void Bpe::push_unknown(std::size_t begin, std::size_t end, MergeScratch& scratch) const {
   std::vector<MergeSymbol>& symbols = scratch.symbols;
-  if (!options_.unknown && options_.drops_before_merging) return;
+  if (!options_.unknown && options_.drops_before_merging) {
+    scratch.dropped += end - begin;
+    return;
+  }
   if (options_.fuse_unknown && !symbols.empty() && symbols.back().tag == kUnknownTag) {
     symbols.back().end = static_cast<std::uint32_t>(end);
   } else {
@@ -141,6 +144,7 @@ void Bpe::encode_word(std::string_view word, EncodeScratch& scratch,
     }
   }
   MergeScratch& merge = scratch.merge;
+  const std::size_t dropped = merge.dropped;
   merge.symbols.clear();
   if (options_.by_bytes) {
     start_with_bytes(word, merge);
@@ -154,35 +158,41 @@ void Bpe::encode_word(std::string_view word, EncodeScratch& scratch,
     if (!rule) return std::nullopt;
     return Merged{double(rule->rank), rule->symbol};
   });
-  emit(word, merge.symbols, out);
-  scratch.words.add(word, std::span(out).subspan(before));
+  emit(word, merge, out);
+  // A word that loses something is counted each time.
+  if (merge.dropped == dropped) scratch.words.add(word, std::span(out).subspan(before));
 }
 
-void Bpe::emit(std::string_view word, std::span<const MergeSymbol> symbols,
-               std::vector<TokenId>& out) const {
+void Bpe::emit(std::string_view word, MergeScratch& merge, std::vector<TokenId>& out) const {
   bool after_unknown = false;
-  for (const MergeSymbol& symbol : symbols) {
+  for (const MergeSymbol& symbol : merge.symbols) {
     if (symbol.begin == symbol.end) continue;
     const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
     if (is_token(symbol.tag)) {
       out.push_back(symbol.tag);
       after_unknown = false;
     } else if (symbol.tag == kUnknownTag) {
-      if (options_.unknown) out.push_back(*options_.unknown);
+      if (options_.unknown)
+        out.push_back(*options_.unknown);
+      else
+        merge.dropped += text.size();
     } else if (symbol.tag == kBytesTag && symbol.end == word.size()) {
-      emit_bytes(std::string(text) + options_.suffix, after_unknown, out);
+      emit_bytes(std::string(text) + options_.suffix, after_unknown, merge, out);
     } else {
-      emit_bytes(text, after_unknown, out);
+      emit_bytes(text, after_unknown, merge, out);
     }
   }
 }
 
-void Bpe::emit_bytes(std::string_view bytes, bool& after_unknown, std::vector<TokenId>& out) const {
+void Bpe::emit_bytes(std::string_view bytes, bool& after_unknown, MergeScratch& merge,
+                     std::vector<TokenId>& out) const {
   for (const char c : bytes) {
     const TokenId id = byte_tokens_[static_cast<unsigned char>(c)];
     if (id >= 0) {
       out.push_back(id);
-    } else if (options_.unknown && !(after_unknown && options_.fuse_unknown)) {
+    } else if (!options_.unknown) {
+      ++merge.dropped;
+    } else if (!(after_unknown && options_.fuse_unknown)) {
       out.push_back(*options_.unknown);
     }
     after_unknown = id < 0;

@@ -24,7 +24,7 @@ struct BpeOptions {
   bool ignore_merges = false;  ///< a word that is a token is that token
   bool byte_fallback = false;  ///< a character without a token becomes byte tokens <0xNN>
   /// What a character or byte without a token becomes otherwise. Without one it is dropped, as the
-  /// references do (Falcon's vocabulary lacks some control characters).
+  /// references do (Falcon's vocabulary lacks some control characters), and counted.
   std::optional<TokenId> unknown;
   /// What has no token is dropped before merging, so that its neighbours meet (Hugging Face), and
   /// not after (engines that read GGUF).
@@ -69,9 +69,9 @@ class Bpe {
   void push_unknown(std::size_t begin, std::size_t end, MergeScratch& scratch) const;
   void start_with_bytes(std::string_view word, MergeScratch& scratch) const;
   void start_with_characters(std::string_view word, MergeScratch& scratch) const;
-  void emit(std::string_view word, std::span<const MergeSymbol> symbols,
-            std::vector<TokenId>& out) const;
-  void emit_bytes(std::string_view bytes, bool& after_unknown, std::vector<TokenId>& out) const;
+  void emit(std::string_view word, MergeScratch& merge, std::vector<TokenId>& out) const;
+  void emit_bytes(std::string_view bytes, bool& after_unknown, MergeScratch& merge,
+                  std::vector<TokenId>& out) const;
   bool has_bytes(std::string_view text) const noexcept;
 
   BpeOptions options_;

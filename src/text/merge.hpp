@@ -39,7 +39,8 @@ struct MergeCandidate {
 struct MergeScratch {
   std::vector<MergeSymbol> symbols;
   std::vector<MergeCandidate> heap;
-  std::size_t steps = 0;  ///< neighbours looked at and characters split, since construction
+  std::size_t steps = 0;    ///< neighbours looked at and characters split, since construction
+  std::size_t dropped = 0;  ///< bytes of text that no token stands for
 };
 
 /// Appends a symbol behind the last one.

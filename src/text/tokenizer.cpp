@@ -112,7 +112,12 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
               "the text begins with the BOS token '{}' and the model adds one: the prompt has two",
               parts_->vocabulary->text(*special.tokens.bos));
   }
-  if (report) report->steps = text.size() + scratch.steps();
+  if (scratch.merge.dropped > 0) {
+    base::log(base::LogLevel::kWarning,
+              "{} bytes of the text have no token in this vocabulary and were left out",
+              scratch.merge.dropped);
+  }
+  if (report) *report = {text.size() + scratch.steps(), scratch.merge.dropped};
   return ids;
 }
 

@@ -73,6 +73,7 @@ struct TokenizerOverrides {
 /// What encode() did, for those who ask.
 struct EncodeReport {
   std::size_t steps = 0;  ///< characters read and neighbours compared: grows linearly with the text
+  std::size_t dropped = 0;  ///< bytes that no token stands for, left out with a warning
 };
 
 class Tokenizer {
@@ -100,8 +101,9 @@ class Tokenizer {
   /// The ids of `text`. User-defined pieces always match; control tokens only with parse_special.
   /// BOS is added even where the text itself spells one with parse_special: someone typed it on
   /// purpose, and a warning is logged. What a chat template wrote is encoded without add_special.
-  /// Throws kBadFile if the text needs a byte or unknown token that the vocabulary lacks, and
-  /// kUsage for a text of 1 GiB or more.
+  /// What a byte-level vocabulary has no token for is left out, as the references do, with a
+  /// warning. Throws kBadFile if the text needs a byte or unknown token that another kind of
+  /// vocabulary lacks, and kUsage for a text of 1 GiB or more.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {},
                               EncodeReport* report = nullptr) const;
 

@@ -247,11 +247,23 @@ TEST(ByteLevelTokenizer, GivesOneIdForAWordThatLlama3sMergesCannotBuild) {
   EXPECT_THAT(plain(*t, " Vi\u1ec7t"), ElementsAre(101798));
 }
 
-TEST(ByteLevelTokenizer, DropsBytesWithoutATokenAsTheReferencesDo) {
+TEST(ByteLevelTokenizer, LeavesOutBytesWithoutATokenAloud) {
   sample::Builder b = sample::byte_level_builder();
   b.tokens[0x0b] = "gone";
   const auto t = Tokenizer::from_metadata(b.metadata("gpt2"));
-  EXPECT_THAT(plain(*t, "x\x0by"), ElementsAre('x', 'y'));
+  std::string warned;
+  base::set_log_sink([&](base::LogLevel, std::string_view message) { warned = message; });
+  EncodeReport report;
+  // The same word twice: one that was seen before is counted as well.
+  EXPECT_THAT(t->encode("x\x0by x\x0by", {.add_special = false}, &report),
+              ElementsAre('x', 'y', ' ', 'x', 'y'));
+  EXPECT_EQ(report.dropped, 2u);
+  EXPECT_THAT(warned, HasSubstr("2 bytes of the text have no token"));
+  warned.clear();
+  t->encode("xy", {.add_special = false}, &report);
+  EXPECT_EQ(report.dropped, 0u);
+  EXPECT_EQ(warned, "");
+  base::set_log_sink({});
 }
 
 TEST(ByteLevelTokenizer, TakesAnotherPreTokenizerOnRequest) {
