@@ -62,7 +62,7 @@ void TinyFolder::add_bytes(const std::string& name, const std::string& dtype,
                            const std::vector<std::uint64_t>& shape, const void* data,
                            std::size_t size) {
   Tensor tensor{name, dtype, shape, std::vector<std::byte>(size)};
-  std::memcpy(tensor.bytes.data(), data, size);
+  if (size > 0) std::memcpy(tensor.bytes.data(), data, size);
   tensors.push_back(std::move(tensor));
 }
 TinyFolder::Tensor& TinyFolder::at(const std::string& name) {
