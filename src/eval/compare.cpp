@@ -21,21 +21,6 @@ namespace {
 
 constexpr std::string_view kWindowKey = "window", kTokens = "tokens", kLogits = "logits";
 
-std::int32_t best_of(std::span<const float> logits) {
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-/// KL(want || got) of two rows of logits, in nats.
-double divergence(std::span<const float> got, std::span<const float> want) {
-  const double got_sum = log_sum_exp(got), want_sum = log_sum_exp(want);
-  double kl = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const double log_p = double(want[i]) - want_sum;
-    if (const double p = std::exp(log_p); p > 0) kl += p * (log_p - (double(got[i]) - got_sum));
-  }
-  return kl;
-}
-
 class ModelLogits final : public OtherLogits {
  public:
   explicit ModelLogits(ModelRun& run) : run_(run) { run.prepare(); }
@@ -175,12 +160,13 @@ Comparison compare(ModelRun& run, OtherLogits& other, std::span<const std::int32
         if (!window.scores(at + i)) return;
         const auto want = wanted.subspan(std::size_t{i} * vocabulary, vocabulary);
         const std::int32_t token = window.ids[at + i + 1];
-        const auto nll = [&](std::span<const float> logits) {
-          return float(log_sum_exp(logits) - double(logits[std::size_t(token)]));
-        };
+        const double got_total = log_sum_exp(got), want_total = log_sum_exp(want);
+        const auto next = std::size_t(token);
         result.scored.push_back({static_cast<std::uint32_t>(window.begin + at + i + 1), token,
-                                 nll(got), nll(want), float(divergence(got, want)), best_of(got),
-                                 best_of(want)});
+                                 float(got_total - double(got[next])),
+                                 float(want_total - double(want[next])),
+                                 float(divergence(got, got_total, want, want_total)),
+                                 best_token(got), best_token(want)});
       };
       runtime::evaluate(run.model(), run.space(), sequence, ids, {}, take);
     }

@@ -52,17 +52,25 @@ double log_sum_exp(std::span<const float> logits) noexcept {
   return largest + std::log(sum);
 }
 
-void LogitsDistance::add(std::span<const float> got, std::span<const float> want) {
-  LEMMA_CHECK(got.size() == want.size() && !want.empty());
-  const double got_total = log_sum_exp(got), want_total = log_sum_exp(want);
+double divergence(std::span<const float> got, double got_total, std::span<const float> want,
+                  double want_total) noexcept {
   double kl = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double log_p = double(want[i]) - want_total;
     const double p = std::exp(log_p);
     if (p > 0) kl += p * (log_p - (double(got[i]) - got_total));
   }
-  const auto best_got = std::max_element(got.begin(), got.end()) - got.begin();
-  const auto best_want = std::max_element(want.begin(), want.end()) - want.begin();
+  return kl;
+}
+
+std::int32_t best_token(std::span<const float> logits) noexcept {
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+void LogitsDistance::add(std::span<const float> got, std::span<const float> want) {
+  LEMMA_CHECK(got.size() == want.size() && !want.empty());
+  const double kl = divergence(got, log_sum_exp(got), want, log_sum_exp(want));
+  const std::int32_t best_got = best_token(got), best_want = best_token(want);
   ++positions_;
   sum_kl_ += kl;
   max_kl_ = std::isnan(kl) ? kl : std::max(max_kl_, kl);

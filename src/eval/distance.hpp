@@ -67,4 +67,12 @@ class LogitsDistance {
 /// log of the sum of exp(logit), in f64.
 double log_sum_exp(std::span<const float> logits) noexcept;
 
+/// KL(want || got) in nats of two rows of logits whose log_sum_exp() are `got_total` and
+/// `want_total`. NaN where `got` is not finite.
+double divergence(std::span<const float> got, double got_total, std::span<const float> want,
+                  double want_total) noexcept;
+
+/// The likeliest token, the lowest id on ties.
+std::int32_t best_token(std::span<const float> logits) noexcept;
+
 }  // namespace lemma::eval
