@@ -35,7 +35,8 @@ constexpr Subcommand kSubcommands[] = {
 
 std::string overview() {
   std::string text =
-      "lemma runs large language models from GGUF files.\n\nusage: lemma COMMAND [arguments]\n\n"
+      "lemma runs large language models from GGUF files and Hugging Face folders.\n\nusage: lemma "
+      "COMMAND [arguments]\n\n"
       "commands:\n";
   for (const Subcommand& subcommand : kSubcommands)
     text += fmt::format("  {:<12}{}\n", subcommand.name, subcommand.summary);

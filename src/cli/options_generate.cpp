@@ -71,12 +71,13 @@ CommandLine parse_run(Arguments arguments) {
                 "lemma run model.gguf \"Once upon a time\" --temp 0 --max-tokens 100");
   RunOptions options;
   std::string first, second;
-  parser.text("MODEL", first, "", "a GGUF file, the first of a split one, or a folder");
+  parser.text("MODEL", first, "",
+              "a GGUF file, the first of a split one, a folder, or the name of a pulled one");
   parser.text("PROMPT", second, "",
               "the text to continue; - reads standard input; if it begins with '-', put it last, "
               "behind --");
-  parser.path("-m,--model", options.model.path, "MODEL",
-              "names the model, so that the only argument is the prompt");
+  parser.model_option("-m,--model", options.model.path, "MODEL",
+                      "names the model, so that the only argument is the prompt");
   add_sampling(parser, options.sampling, options.seed);
   Steering steering;
   add_steering(parser, steering);
@@ -97,7 +98,7 @@ CommandLine parse_run(Arguments arguments) {
     if (named && parser.given("PROMPT"))
       refuse(fmt::format("one model too many: '{}' beside -m", first));
     if (!named && !parser.given("MODEL")) refuse("no model: give a GGUF file or a folder");
-    if (!named) options.model.path = first;
+    if (!named) options.model.path = resolve_model(first);
     options.prompt = text_argument(std::move(named ? first : second));
     refuse_idle_sampling(parser, options.sampling);
     options.steering = steering_of(parser, std::move(steering));

@@ -51,7 +51,7 @@ CommandLine parse_logits(Arguments arguments) {
   parser.path("--draft-out", options.draft_out, "FILE",
               "run the model's draft block too and write its logits here, [T - 1, V]: row i read "
               "token i + 1 and predicts the one after it (further blocks: FILE.1, ...)");
-  parser.path("--draft", options.draft, "FILE", "take the draft block from this file");
+  parser.model_option("--draft", options.draft, "FILE", "take the draft block from this file");
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
@@ -77,11 +77,11 @@ CommandLine parse_show(Arguments arguments) {
   bool verify = false;
   parser.model(options.model.path);
   parser.flag("--json", options.json, "everything as one JSON object");
-  parser.path("--draft", options.draft, "FILE", "with the draft block of this file");
+  parser.model_option("--draft", options.draft, "FILE", "with the draft block of this file");
   parser.flag("--verify", verify,
               "read every tensor: its checksum, its size, and whether its numbers are finite");
-  parser.path("--diff", other, "MODEL",
-              "keys and tensors in which this model differs, and by how much");
+  parser.model_option("--diff", other, "MODEL",
+                      "keys and tensors in which this model differs, and by how much");
   parser.context(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {

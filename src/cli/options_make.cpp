@@ -22,7 +22,9 @@ CommandLine parse_quantize(Arguments arguments) {
   parser.require("OUT");
   parser.require("FORMAT");
   parser.path("--imatrix", options.importance, "FILE",
-              "importance of each input, from 'lemma imatrix'; below 4 bits it matters much");
+              "importance of each input (a GGUF importance matrix, or the older .dat form); below "
+              "4 bits it "
+              "matters much");
   parser.repeated("--type", options.rules, "PATTERN=FORMAT",
                   "the format of tensors whose name matches ('*' any text, '?' one character); the "
                   "first rule that matches decides");

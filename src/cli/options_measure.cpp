@@ -117,9 +117,10 @@ CommandLine parse_eval(Arguments arguments) {
                                "tokens of a window (default 512, or the context if that is less)");
   parser.word<bool>("--score", options.score_half, {{"all", false}, {"half", true}},
                     "which tokens count (default all)");
-  parser.path("--against", options.against, "MODEL",
-              "compare with this model, which must have the same tokens: KL divergence of the "
-              "model from it, and how often their likeliest tokens agree");
+  parser.model_option(
+      "--against", options.against, "MODEL",
+      "compare with this model, which must have the same tokens: KL divergence of the "
+      "model from it, and how often their likeliest tokens agree");
   parser.path("--against-logits", options.against_logits, "FILE",
               "compare with logits that --save-logits wrote");
   parser.path("--per-token", options.per_token, "FILE",

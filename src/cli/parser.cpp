@@ -11,8 +11,6 @@
 #include <charconv>
 #include <system_error>
 
-#include "cli/models/names.hpp"
-
 namespace lemma::cli {
 
 struct Parser::Library {
@@ -123,8 +121,8 @@ void Parser::require(const char* name) {
 }
 
 void Parser::model(std::filesystem::path& target, const char* name) {
-  option(
-      name, [&target](const std::string& given) { target = resolve_model(given); }, "",
+  model_option(
+      name, target, "",
       "a GGUF file, the first of a split one, a folder that holds a model, or the name of a pulled "
       "one (hf:OWNER/NAME[:FILE])");
   require(name);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/models/names.hpp"
 #include "cli/options.hpp"
 
 namespace lemma::cli {
@@ -115,6 +116,12 @@ class Parser {
 
   /// A model that must be there: a path, or the name of one that was pulled.
   void model(std::filesystem::path& target, const char* name = "MODEL");
+  /// An option that names a further one in the same ways.
+  template <typename Target>
+  void model_option(const char* name, Target& target, const char* unit, const std::string& about) {
+    option(
+        name, [&target](const std::string& given) { target = resolve_model(given); }, unit, about);
+  }
   void machine(ModelOptions& options);
   void context(ModelOptions& options);
 

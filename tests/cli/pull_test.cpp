@@ -71,6 +71,13 @@ TEST_F(Pull, FetchesAModelThatThenRunsByName) {
   EXPECT_EQ(read_file(cached("plain")), read_file(repository_ / "tiny-f32.gguf"));
   for (const char* name : {"hf:plain/model", "hf:plain/model:tiny-f32.gguf", "hf:plain/model:F32"})
     EXPECT_EQ(lemma({"tokenize", name, "Once upon"}).out, "1 403 407\n") << name;
+  for (const Arguments& model : {Arguments{"hf:plain/model"}, Arguments{"-m", "hf:plain/model"}}) {
+    Arguments run = {"run"};
+    run.insert(run.end(), model.begin(), model.end());
+    run.insert(run.end(), {"Once", "--temp", "0", "--max-tokens", "1"});
+    EXPECT_EQ(lemma(run).status, 0);
+  }
+  EXPECT_EQ(lemma({"show", "hf:plain/model", "--diff", "hf:plain/model"}).status, 0);
 }
 
 TEST_F(Pull, GoesOnWhereTheConnectionBroke) {

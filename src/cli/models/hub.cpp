@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -15,13 +14,14 @@ namespace {
 
 constexpr std::size_t kLongestList = std::size_t{64} << 20;  ///< bytes of an answer
 
-std::string environment(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
+std::string token() {
+  const char* const own = environment("HF_TOKEN");
+  return own ? own : "";
 }
 
 std::string endpoint() {
-  std::string url = environment("HF_ENDPOINT", "https://huggingface.co");
+  const char* const own = environment("HF_ENDPOINT");
+  std::string url = own ? own : "https://huggingface.co";
   while (url.ends_with('/')) url.pop_back();
   return url;
 }
@@ -74,7 +74,7 @@ std::vector<HubFile> list_repository(const RemoteModel& model) {
   const std::string url =
       fmt::format("{}/api/models/{}/{}/revision/{}?blobs=true", endpoint(), escaped(model.owner),
                   escaped(model.name), escaped(model.revision));
-  const std::string text = fetch_text({url, environment("HF_TOKEN", "")}, kLongestList);
+  const std::string text = fetch_text({url, token()}, kLongestList);
   std::vector<HubFile> files;
   try {
     const auto json = nlohmann::json::parse(text);
@@ -112,7 +112,7 @@ std::vector<HubFile> choose_files(const RemoteModel& model, const std::vector<Hu
 Request request_for(const RemoteModel& model, const HubFile& file) {
   return {fmt::format("{}/{}/{}/resolve/{}/{}", endpoint(), escaped(model.owner),
                       escaped(model.name), escaped(model.revision), escaped(file.path)),
-          environment("HF_TOKEN", "")};
+          token()};
 }
 
 }  // namespace lemma::cli

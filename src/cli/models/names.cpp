@@ -27,11 +27,6 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-const char* environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
 bool is_word(std::string_view text) {
   return is_safe_path(text) && text.find('/') == std::string_view::npos;
 }
@@ -134,6 +129,11 @@ std::optional<RemoteModel> parse_remote(std::string_view text) {
     return result;
   }
   return {};
+}
+
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
 fs::path cache_folder() {

@@ -36,6 +36,9 @@ std::optional<RemoteModel> parse_remote(std::string_view text);
 /// Throws kUsage where the environment names no place for it.
 std::filesystem::path cache_folder();
 
+/// The variable's value; null where it is not set or empty.
+const char* environment(const char* name);
+
 /// Whether `path` is a relative one that stays within its folder and holds plain characters only.
 bool is_safe_path(std::string_view path) noexcept;
 
