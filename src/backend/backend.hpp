@@ -174,12 +174,13 @@ struct Activate {
   std::uint32_t up_begin = 0;
   Tensor gate, up, out;
 };
-/// The dense feed-forward block; `gate` is absent in an ungated one.
+/// The dense feed-forward block; `gate` is absent in an ungated one. `hidden` [T, F], what `down`
+/// reads, is written where somebody wants to see it.
 struct Mlp {
   algorithm::MlpSpec spec;
   WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
   WeightId gate_bias = kNoWeight, up_bias = kNoWeight, down_bias = kNoWeight;
-  Tensor in, out;
+  Tensor in, out, hidden;
 };
 /// Chooses experts from a router's logits [T, E]: ids [T, k], whole numbers in rank order, and
 /// weights [T, k].
@@ -190,14 +191,15 @@ struct Route {
   Tensor logits, ids, weights;
 };
 /// The chosen experts of each row, summed by weight in ascending id. Weights are stacks:
-/// gate and up [E * F, D], down [E * D, F], biases [E, F] and [E, D].
+/// gate and up [E * F, D], down [E * D, F], biases [E, F] and [E, D]. `hidden` [T, k * F], in rank
+/// order, is written where somebody wants to see it.
 struct Experts {
   algorithm::MlpSpec spec;  ///< of one expert
   std::uint32_t experts = 0;
   bool weigh_inputs = false;
   WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
   WeightId gate_bias = kNoWeight, up_bias = kNoWeight, down_bias = kNoWeight;
-  Tensor in, ids, weights, out;
+  Tensor in, ids, weights, out, hidden;
 };
 /// out = (a + b * b_scale) * out_scale.
 struct Add {

@@ -86,6 +86,12 @@ std::vector<Tensor> outputs(const Operation& operation) {
                           return present({op.out, op.coefficients});
                         },
                         [](const Head&) { return present({}); },
+                        [](const Mlp& op) {
+                          return present({op.out, op.hidden});
+                        },
+                        [](const Experts& op) {
+                          return present({op.out, op.hidden});
+                        },
                         [](const auto& op) { return present({op.out}); },
                     },
                     operation);

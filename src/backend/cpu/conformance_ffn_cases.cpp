@@ -74,6 +74,21 @@ Case mlp_case(const algorithm::ActivationSpec& spec, int number) {
   return b.finish(op.out, tolerance::mlp(64, 112));
 }
 
+/// What `down` reads, where somebody wants to see it.
+Case mlp_hidden_case(Format format, bool gated) {
+  CaseBuilder b("mlp's hidden rows " + name_of(format) + (gated ? "" : ", without gate"), 36);
+  Mlp op;
+  op.spec = {activation(gated ? Activation::kSilu : Activation::kGeluTanh), gated, 64, 96};
+  op.in = b.embed(64, 2.f);
+  if (gated) op.gate = matrix(b, format, 96, 64);
+  op.up = matrix(b, format, 96, 64);
+  op.down = matrix(b, format, 64, 96);
+  op.out = b.tensor(64);
+  op.hidden = b.tensor(96);
+  b.add(op);
+  return b.finish(op.hidden, is_float(format) ? tolerance::mlp(64, 96) : tolerance::kInt8Mlp);
+}
+
 Case project_groups_case(Format format, std::uint32_t in, std::uint32_t out, bool shared = false) {
   CaseBuilder b("project groups " + name_of(format) + " " + std::to_string(out) +
                     (shared ? ", one weight for all" : ""),
@@ -150,6 +165,7 @@ struct ExpertsShape {
   std::uint32_t width = 40, hidden = 24;  ///< by default no whole panels, so that stacks straddle
   algorithm::ActivationSpec activation;
   bool gated = true, biases = false, weigh_inputs = false;
+  bool shows_hidden = false;  ///< compares what `down` reads instead of what it makes
 };
 
 Case experts_case(const ExpertsShape& shape, const std::string& name) {
@@ -179,9 +195,11 @@ Case experts_case(const ExpertsShape& shape, const std::string& name) {
   op.ids = route.ids;
   op.weights = route.weights;
   op.out = b.tensor(shape.width);
+  if (shape.shows_hidden) op.hidden = b.tensor(kChosen * shape.hidden);
   b.add(op);
-  return b.finish(op.out, is_float(shape.format) ? tolerance::mlp(shape.width, shape.hidden)
-                                                 : tolerance::kInt8Mlp);
+  return b.finish(
+      shape.shows_hidden ? op.hidden : op.out,
+      is_float(shape.format) ? tolerance::mlp(shape.width, shape.hidden) : tolerance::kInt8Mlp);
 }
 
 std::vector<Case> experts_cases() {
@@ -200,6 +218,13 @@ std::vector<Case> experts_cases() {
   // Stacks of 32 rows over 288 columns, and inputs that are rounded after they were weighed.
   cases.push_back(experts_case(
       {.format = Format::kQ8_0, .width = 288, .hidden = 32, .weigh_inputs = true}, "weighed"));
+  cases.push_back(experts_case({.shows_hidden = true}, "hidden rows"));
+  cases.push_back(experts_case(
+      {.format = Format::kQ8_0, .width = 64, .hidden = 96, .biases = true, .shows_hidden = true},
+      "hidden rows"));
+  plain = {.activation = activation(Activation::kReluSquared), .gated = false};
+  plain.weigh_inputs = plain.shows_hidden = true;
+  cases.push_back(experts_case(plain, "hidden rows of weighed inputs, without gate"));
   return cases;
 }
 
@@ -214,6 +239,9 @@ std::vector<Case> row_family_cases() {
     cases.push_back(activate_case(spec, number));
     cases.push_back(mlp_case(spec, number++));
   }
+  cases.push_back(mlp_hidden_case(Format::kF32, true));
+  cases.push_back(mlp_hidden_case(Format::kQ8_0, true));
+  cases.push_back(mlp_hidden_case(Format::kBF16, false));
   cases.push_back(project_groups_case(Format::kF32, 24, 21));
   cases.push_back(project_groups_case(Format::kBF16, 32, 32));
   cases.push_back(project_groups_case(Format::kQ8_0, 64, 120));

@@ -95,6 +95,7 @@ class Grouping {
       : ids_(rows * chosen),
         offsets_(experts + 1),
         rows_(rows * chosen),
+        ranks_(rows * chosen),
         weights_(rows * chosen),
         runs_(rows * chosen),
         run_offsets_(experts + 1),
@@ -119,6 +120,7 @@ class Grouping {
       if (ids_[i] == kNoExpert) continue;
       const std::uint32_t entry = offsets_[ids_[i]]++;
       rows_[entry] = static_cast<std::uint32_t>(i / k);
+      ranks_[entry] = static_cast<std::uint32_t>(i % k);
       weights_[entry] = context.arena.row(op.weights, i / k)[i % k];
     }
     for (std::size_t e = experts; e > 0; --e) offsets_[e] = offsets_[e - 1];
@@ -134,13 +136,15 @@ class Grouping {
   /// Experts with rows, ascending.
   std::span<const std::uint32_t> active() const noexcept { return {active_.data(), active_count_}; }
   std::size_t row(std::size_t entry) const noexcept { return rows_[entry]; }
+  /// Where among its row's experts the entry's stands.
+  std::size_t rank(std::size_t entry) const noexcept { return ranks_[entry]; }
   float weight(std::size_t entry) const noexcept { return weights_[entry]; }
   /// Runs of one token class among an expert's rows, counted from its first.
   std::span<const ClassRun> runs(std::size_t expert) const noexcept {
     return {runs_.data() + run_offsets_[expert], run_offsets_[expert + 1] - run_offsets_[expert]};
   }
   std::size_t bytes() const noexcept {
-    return ids_.size() * 3 * sizeof(std::uint32_t) + runs_.size() * sizeof(ClassRun) +
+    return ids_.size() * 4 * sizeof(std::uint32_t) + runs_.size() * sizeof(ClassRun) +
            offsets_.size() * 3 * sizeof(std::uint32_t);
   }
 
@@ -167,6 +171,7 @@ class Grouping {
   std::vector<std::uint32_t> ids_;      ///< [rows, k]
   std::vector<std::uint32_t> offsets_;  ///< [E + 1]: entries of each expert
   std::vector<std::uint32_t> rows_;     ///< by entry
+  std::vector<std::uint32_t> ranks_;    ///< by entry
   std::vector<float> weights_;          ///< by entry
   std::vector<ClassRun> runs_;
   std::vector<std::uint32_t> run_offsets_;  ///< [E + 1]
@@ -221,6 +226,7 @@ class ExpertsExecutor final : public Executor {
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
     LEMMA_CHECK(down_.outputs() == std::size_t{op.experts} * width_);
     LEMMA_CHECK(down_.cols() == hidden_width_);
+    LEMMA_CHECK(!op.hidden || op.hidden.width == op.ids.width * hidden_width_);
     const std::size_t entries = std::size_t{context.max_rows} * op.ids.width;
     const bool all_int8 = up_.wants_int8() && (!gated_ || gate_.wants_int8());
     wants_int8_ = up_.wants_int8() || (gated_ && gate_.wants_int8());
@@ -308,6 +314,11 @@ class ExpertsExecutor final : public Executor {
       float* const own = up + r * Linear::kChunk;
       activate(context.kernels, op_.spec.activation, gated_ ? gate + r * Linear::kChunk : own,
                gated_ ? own : nullptr, count, own);
+      if (op_.hidden) {
+        float* const row = context.arena.row(op_.hidden, groups_.row(begin + r));
+        std::memcpy(row + groups_.rank(begin + r) * hidden_width_ + first, own,
+                    count * sizeof(float));
+      }
       if (down_.wants_int8()) {
         context.kernels.quantize(own, count,
                                  scratch_->quantized_hidden.rows(hidden_width_, begin + r, first));

@@ -144,6 +144,7 @@ class MlpExecutor final : public Executor {
     if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
     LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
+    LEMMA_CHECK(!op.hidden || op.hidden.width == up_.outputs());
     scratch_ = &context.shared<MlpScratch>({up_.outputs(), down_.wants_int8() ? 1u : 0u});
   }
 
@@ -183,6 +184,8 @@ class MlpExecutor final : public Executor {
       float* const own_up = up + r * Linear::kChunk;
       const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
       activate(context.kernels, op_.spec.activation, g, gated_ ? own_up : nullptr, count, own_up);
+      if (op_.hidden)
+        std::memcpy(context.arena.row(op_.hidden, r) + first, own_up, count * sizeof(float));
       if (down_.wants_int8()) {
         context.kernels.quantize(own_up, count, scratch_->quantized.rows(up_.outputs(), r, first));
       } else {

@@ -131,8 +131,9 @@ class Operations {
   /// The row's `values` as distinct whole numbers below `bound`; false if they are none.
   static bool read_ids(std::span<const float> values, std::uint32_t bound,
                        std::span<std::uint32_t> ids) noexcept;
+  /// `shown` gets what the expert's `down` reads; it is empty where nobody wants to see it.
   void run_expert(const backend::Experts& op, std::uint32_t expert, std::span<const float> x,
-                  std::span<float> y) noexcept;
+                  std::span<float> y, std::span<float> shown) noexcept;
 
   Memory memory_;
   const backend::Step* step_ = nullptr;

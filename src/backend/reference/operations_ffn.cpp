@@ -21,6 +21,7 @@ void Operations::run(const backend::Mlp& op) noexcept {
   } else {
     algorithm::activate(op.spec.activation, up, {}, up);
   }
+  if (op.hidden) std::copy(up.begin(), up.end(), memory_.arena.data(op.hidden));
   multiply(op.down, op.down_bias, up.data(), rows(), memory_.arena.data(op.out));
 }
 
@@ -60,7 +61,8 @@ void Operations::run(const backend::Route& op) noexcept {
 }
 
 void Operations::run_expert(const backend::Experts& op, std::uint32_t expert,
-                            std::span<const float> x, std::span<float> y) noexcept {
+                            std::span<const float> x, std::span<float> y,
+                            std::span<float> shown) noexcept {
   const std::size_t hidden = op.spec.hidden, width = op.spec.width;
   const auto own = [&](backend::WeightId bias, std::size_t n) {
     return bias == backend::kNoWeight ? std::span<const float>()
@@ -75,6 +77,7 @@ void Operations::run_expert(const backend::Experts& op, std::uint32_t expert,
   } else {
     algorithm::activate(op.spec.activation, up, {}, up);
   }
+  std::copy_n(up.begin(), shown.size(), shown.begin());
   multiply(op.down, std::uint64_t{expert} * width, width, own(op.down_bias, width), up.data(), 1,
            y.data());
 }
@@ -87,10 +90,16 @@ void Operations::run(const backend::Experts& op) noexcept {
   spec.routing.chosen = op.ids.width;
   const std::span<std::uint32_t> ids = grown(chosen_, op.ids.width);
   const std::span<float> scratch = grown(scratch_, 2 * std::size_t{op.spec.width});
+  std::size_t r = 0;
   const auto expert = [&](std::uint32_t id, std::span<const float> x, std::span<float> y) {
-    run_expert(op, id, x, y);
+    std::span<float> shown;
+    if (op.hidden) {
+      const auto rank = std::size_t(std::find(ids.begin(), ids.end(), id) - ids.begin());
+      shown = row(op.hidden, r).subspan(rank * op.spec.hidden, op.spec.hidden);
+    }
+    run_expert(op, id, x, y, shown);
   };
-  for (std::size_t r = 0; r < rows(); ++r) {
+  for (; r < rows(); ++r) {
     if (!read_ids(row(op.ids, r), op.experts, ids)) {
       fail(r, op.ids);
       std::fill_n(row(op.out, r).begin(), op.out.width, 0.f);
