@@ -228,6 +228,51 @@ MODELS |= {
                                   layer_types=["linear_attention", "full_attention"])),
 }
 
+LINEAR = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=4,
+              linear_value_head_dim=6, layer_types=["linear_attention", "full_attention"])
+MODELS |= {
+    "qwen3_5_moe": model("Qwen3_5MoeForCausalLM", "Qwen3_5MoeTextConfig",
+                         SMALL | LINEAR | dict(head_dim=16, num_experts=4, num_experts_per_tok=2,
+                                               moe_intermediate_size=8,
+                                               shared_expert_intermediate_size=12)),
+    "olmo3": model("Olmo3ForCausalLM", "Olmo3Config",
+                   SMALL | dict(num_hidden_layers=4, sliding_window=5, rope_parameters=dict(
+                       sliding_attention=dict(rope_type="default", rope_theta=1e4),
+                       full_attention=dict(rope_type="yarn", rope_theta=1e4, factor=8.0,
+                                           beta_fast=32.0, beta_slow=1.0,
+                                           original_max_position_embeddings=8)))),
+    "minimax_m3": model(
+        "MiniMaxM3VLForCausalLM", "MiniMaxM3VLTextConfig",
+        SMALL | dict(head_dim=8, rotary_dim=4, num_hidden_layers=3, num_local_experts=4,
+                     num_experts_per_tok=2, intermediate_size=12, dense_intermediate_size=20,
+                     shared_intermediate_size=12, index_n_heads=2, index_head_dim=8,
+                     index_block_size=4, index_topk_blocks=2, index_local_blocks=1,
+                     rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                          partial_rotary_factor=0.5),
+                     mlp_layer_types=["dense", "sparse", "sparse"],
+                     layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"])),
+    "bailing_hybrid": model(
+        "BailingHybridForCausalLM", "BailingHybridConfig",
+        dict(hidden_size=16, num_attention_heads=2, num_key_value_heads=2, vocab_size=32,
+             intermediate_size=24, moe_intermediate_size=8, num_hidden_layers=3, kv_lora_rank=8,
+             qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5, head_dim=8, n_group=2,
+             topk_group=1, num_local_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+             first_k_dense_replace=1, layer_group_size=3, max_position_embeddings=64)),
+    # Ling 2: transformers runs its layer as GLM 4.5's and knows its names as Sarvam's.
+    "bailing_moe_v2": model(
+        "Glm4MoeForCausalLM", "SarvamMoEConfig",
+        SMALL | dict(head_dim=8, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                     moe_intermediate_size=8, first_k_dense_replace=1, n_shared_experts=1,
+                     routed_scaling_factor=2.5, rope_parameters=dict(
+                         rope_type="default", rope_theta=6e5, partial_rotary_factor=0.5))),
+    "stablelm_12b": model("StableLmForCausalLM", "StableLmConfig",
+                          SMALL | dict(qk_layernorm=True, use_parallel_residual=True,
+                                       partial_rotary_factor=0.5), **LAYER_NORM),
+    "llama_dynamic": model("LlamaForCausalLM", "LlamaConfig",
+                           SMALL | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4,
+                                                             factor=4.0))),
+}
+
 # Half of the layers are stored as BF16.
 ROUNDED = re.compile(r"\b(layers|h|layer|blocks)\.(0|2)\.|embed_tokens|wte|word_embeddings")
 
@@ -288,11 +333,29 @@ def make(name):
     built.save_pretrained(folder, max_shard_size=MODELS[name]["shard"])
     for path in sorted(folder.glob("*.safetensors")):
         rewrite(path)
+    if name == "bailing_moe_v2":
+        publish_ling2(folder / "config.json")
     (folder / "answer.f32").write_bytes(rows.contiguous().numpy().astype("<f4").tobytes())
     (folder / "tokens.json").write_text(json.dumps(tokens) + "\n")
     size = sum(p.stat().st_size for p in folder.iterdir()) / 1024
     print(f"{name}: seed {seed}, {size:.0f} KiB, margin {margin:.2g}, largest answer "
           f"{rows.abs().max():.3g}")
+
+
+def publish_ling2(path):
+    """The same model in the words of the published config.json of Ling 2."""
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config.update(
+        model_type="bailing_moe_v2", architectures=["BailingMoeV2ForCausalLM"], rope_scaling=None,
+        rope_theta=rope["rope_theta"], partial_rotary_factor=rope["partial_rotary_factor"],
+        num_experts=config.pop("n_routed_experts"), num_shared_experts=config.pop("n_shared_experts"),
+        use_bias=False, use_qkv_bias=config.pop("attention_bias"), use_rmsnorm=True,
+        score_function="sigmoid", router_dtype="fp32", moe_router_enable_expert_bias=True,
+        embedding_dropout=0.0, output_dropout=0.0, num_nextn_predict_layers=0,
+        moe_shared_expert_intermediate_size=config["moe_intermediate_size"])
+    config.pop("num_mtp_layers", None)
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def make_kimi_k3():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiny checkpoints as transformers saves them, opened as they are, against what transformers
-// answers: the whole way from config.json to logits, on both backends.
+// answers: the whole way from config.json to logits, on both backends. Then what these folders do
+// not have: blocks that draft, under the names of published files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,13 +12,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <list>
 
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "model/arch/arch.hpp"
 #include "model_runs.hpp"
 #include "test_data.hpp"
 #include "weights/checkpoint.hpp"
+#include "weights/safetensors/folder.hpp"
+#include "weights/safetensors/writer.hpp"
+#include "weights/view.hpp"
 
 namespace lemma::test {
 namespace {
@@ -116,6 +122,125 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedModel,
                                   (std::get<1>(test.param) == BackendKind::kCpu ? "_cpu"
                                                                                 : "_reference");
                          });
+
+// The architectures that no folder leads to, each with its reason. There are none.
+const std::vector<std::string> kWithoutFolder = {};
+
+TEST(Folders, LeadToEveryArchitecture) {
+  std::vector<std::string> reached = kWithoutFolder;
+  for (const std::string& name : saved_models()) {
+    const auto checkpoint = weights::open_checkpoint(kData / name);
+    reached.push_back(checkpoint->metadata().string("general.architecture"));
+  }
+  for (const std::string_view architecture : model::known_architectures())
+    EXPECT_THAT(reached, ::testing::Contains(architecture)) << architecture;
+}
+
+/// A copy of a saved folder with more tensors: those of the folder under other names, and new ones
+/// of 0, 0.01, 0.02, ...
+class Extended {
+ public:
+  explicit Extended(const std::string& name) : saved_(kData / name) {
+    path_ = std::filesystem::temp_directory_path() /
+            ("lemma-extended-" + name + std::to_string(::getpid()));
+    std::filesystem::create_directories(path_);
+    std::filesystem::copy_file(kData / name / "config.json", path_ / "config.json",
+                               std::filesystem::copy_options::overwrite_existing);
+    for (const auto& [tensor, stored] : saved_.tensors()) add(tensor, stored);
+  }
+  ~Extended() { std::filesystem::remove_all(path_); }
+
+  /// Tensors `from`* once more as `to`*.
+  void copy(const std::string& from, const std::string& to) {
+    for (const auto& [tensor, stored] : saved_.tensors())
+      if (tensor.starts_with(from)) add(to + tensor.substr(from.size()), stored);
+  }
+  void add(const std::string& name, const std::vector<std::uint64_t>& shape) {
+    std::size_t count = 1;
+    for (const std::uint64_t n : shape) count *= n;
+    std::vector<float>& values = made_.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = 0.01f * static_cast<float>(i);
+    tensors_.push_back({name, "F32", shape});
+    bytes_.push_back(std::as_bytes(std::span(values)));
+  }
+  std::unique_ptr<const weights::Checkpoint> open() {
+    weights::SafetensorsWriter writer(path_ / "model.safetensors", tensors_, {});
+    for (std::size_t i = 0; i < tensors_.size(); ++i) writer.write(i, 0, bytes_[i]);
+    writer.publish();
+    return weights::open_checkpoint(path_);
+  }
+
+ private:
+  void add(const std::string& name, const weights::safetensors::Stored& stored) {
+    tensors_.push_back({name, stored.dtype, stored.shape});
+    bytes_.push_back(stored.bytes);
+  }
+
+  weights::safetensors::Folder saved_;
+  std::filesystem::path path_;
+  std::vector<weights::SafetensorsTensor> tensors_;
+  std::vector<std::span<const std::byte>> bytes_;
+  std::list<std::vector<float>> made_;
+};
+
+std::vector<float> values(const weights::Checkpoint& checkpoint, const std::string& name) {
+  const weights::TensorInfo& tensor = checkpoint.at(name);
+  return weights::to_f32(
+      weights::bind(checkpoint, {name, weights::View::whole()}, 1, tensor.elements()));
+}
+
+TEST(FolderDrafts, OfQwenAreAModuleWithNormsAroundZero) {
+  for (const char* name : {"qwen3_next", "qwen3_5", "qwen3_5_moe"}) {
+    SCOPED_TRACE(name);
+    Extended folder(name);
+    const std::uint64_t width = std::string(name) == "qwen3_next" ? 32 : 16;
+    folder.copy("model.layers.1.", "mtp.layers.0.");
+    folder.add("mtp.fc.weight", {width, 2 * width});
+    for (const char* norm : {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"})
+      folder.add(std::string("mtp.") + norm + ".weight", {width});
+    const auto checkpoint = folder.open();
+    const model::Plan plan = model::make_plan(*checkpoint, {});
+    ASSERT_EQ(plan.drafts.size(), 1u);
+    EXPECT_EQ(plan.layers.size(), 2u);
+    EXPECT_FLOAT_EQ(values(*checkpoint, "blk.2.nextn.enorm.weight")[3], 1.03f);
+    EXPECT_FLOAT_EQ(values(*checkpoint, "blk.2.nextn.shared_head_norm.weight")[3], 1.03f);
+    EXPECT_EQ(values(*checkpoint, "blk.2.attn_norm.weight"),
+              values(*checkpoint, "blk.1.attn_norm.weight"));
+  }
+}
+
+TEST(FolderDrafts, OfDeepSeek4AreBlocksThatReadEveryStream) {
+  Extended folder("deepseek_v4");
+  folder.copy("model.layers.0.attn", "mtp.0.attn");
+  folder.copy("model.layers.0.hc_", "mtp.0.hc_");
+  folder.copy("model.layers.0.ffn_norm", "mtp.0.ffn_norm");
+  folder.copy("model.layers.2.ffn.", "mtp.0.ffn.");
+  for (const char* norm : {"enorm", "hnorm", "norm"})
+    folder.add(std::string("mtp.0.") + norm + ".weight", {32});
+  for (const char* half : {"e_proj", "h_proj"})
+    folder.add(std::string("mtp.0.") + half + ".weight", {32, 32});
+  folder.add("mtp.0.hc_head_fn", {3, 96});
+  folder.add("mtp.0.hc_head_base", {3});
+  folder.add("mtp.0.hc_head_scale", {1});
+  const auto checkpoint = folder.open();
+  const model::Plan plan = model::make_plan(*checkpoint, {});
+  ASSERT_EQ(plan.drafts.size(), 1u);
+  EXPECT_EQ(plan.drafts[0].reads, model::DraftBlock::Reads::kStream);
+  EXPECT_EQ(plan.drafts[0].leave.fn.tensor, "blk.3.nextn.hc_head_fn.weight");
+}
+
+// No independent engine says how GLM 5.3 Flash drafts. Its block is left out, since the model
+// itself does not pass it; a stray tensor of a layer that does not exist is still refused.
+TEST(FolderDrafts, ThatNoPlanHasAreLeftOut) {
+  Extended folder("glm5_next");
+  folder.copy("model.language_model.layers.2.", "model.language_model.layers.3.");
+  folder.add("model.language_model.layers.3.eh_proj.weight", {32, 64});
+  EXPECT_TRUE(model::make_plan(*folder.open(), {}).drafts.empty());
+
+  Extended stray("glm5_next");
+  stray.add("model.language_model.layers.3.mlp.up_proj.weight", {32, 64});
+  EXPECT_THROW(stray.open(), Error);
+}
 
 }  // namespace
 }  // namespace lemma::test

@@ -183,5 +183,15 @@ TEST(RopeKeys, IgnoreAFactorWhereScalingIsOff) {
   EXPECT_EQ(rope->scaling, algorithm::RopeScaling());
 }
 
+// Beyond the trained context this rotation would depend on the text's length.
+TEST(RopeKeys, RefuseTheDynamicBaseBeyondTheTrainedContext) {
+  TinyCheckpoint tiny = TinyCheckpoint::llama(1);
+  tiny.set("llama.rope.scaling.dynamic_factor", 4.0);
+  EXPECT_EQ(std::get<Gqa>(make_plan(tiny, {}).layers[0].sites[0].mixer).rope->scaling,
+            algorithm::RopeScaling());
+  const std::string message = failure(tiny, {.context = 257});
+  EXPECT_NE(message.find("rope.scaling.dynamic_factor"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace lemma::model::arch

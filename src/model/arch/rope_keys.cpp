@@ -63,6 +63,14 @@ void apply_scaling(const Reader& reader, RopeSpec& rope) {
   if (factor == 0.f || type == "none") factor = 1.f;
   rope.attention_factor = reader.scale("rope.scaling.attn_factor", 1.f);
 
+  // A key of lemma's own: behind the trained context the base would grow with the text.
+  if (const std::string key = reader.key("rope.scaling.dynamic_factor");
+      reader.scale("rope.scaling.dynamic_factor", 1.f) != 1.f &&
+      reader.context() > reader.trained_context())
+    raise(ErrorKind::kUnsupported,
+          "key '{}': expected a context of at most {}, for which it changes nothing, found {}", key,
+          reader.trained_context(), reader.context());
+
   const bool longrope = reader.has_tensor(kLongFactors) || reader.has_tensor(kShortFactors);
   if (type != "none" && type != "linear" && type != "yarn" && !(type == "longrope" && longrope))
     raise(ErrorKind::kUnsupported,

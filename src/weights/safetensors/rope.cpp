@@ -143,7 +143,11 @@ void Translation::rope(const RopeOptions& options, const Config& parameters) {
   const bool flat = !config_.is_object("rope_parameters") && !config_.is_object("rope_scaling");
   const std::string type = flat ? "default" : parameters.string_or(key, "default");
   parameters.ignore("type");
-  if (type == "linear") {
+  if (type == "dynamic") {
+    // Up to the context that config.json states this is the plain rotation.
+    set("rope.scaling.dynamic_factor", parameters.f32("factor"));
+    parameters.ignore("original_max_position_embeddings");
+  } else if (type == "linear") {
     set("rope.scaling.type", "linear");
     set("rope.scaling.factor", parameters.f32("factor"));
   } else if (type == "llama3") {
@@ -154,7 +158,8 @@ void Translation::rope(const RopeOptions& options, const Config& parameters) {
     longrope(*this, parameters, rotary_dim_);
   } else if (type != "default") {
     raise(ErrorKind::kUnsupported,
-          "config.json: key '{}': expected default, linear, llama3, yarn or longrope, found '{}'",
+          "config.json: key '{}': expected default, linear, dynamic, llama3, yarn or longrope, "
+          "found '{}'",
           key, type);
   }
   if (!flat) parameters.refuse_unread(family_.model_type);

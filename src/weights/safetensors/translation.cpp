@@ -75,7 +75,7 @@ constexpr auto kDescriptive = std::to_array<std::string_view>({
 constexpr auto kOtherTowers = std::to_array<std::string_view>(
     {"vision_tower.", "vision_model.", "visual.", "model.visual.", "model.vision_tower.",
      "multi_modal_projector.", "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.",
-     "embed_vision.", "model.embed_vision.", "mm_projector."});
+     "embed_vision.", "model.embed_vision.", "mm_projector.", "patch_merge_mlp."});
 
 // Angles and masks that old files carry beside what they follow from.
 constexpr auto kBuffers = std::to_array<std::string_view>(
@@ -88,13 +88,6 @@ std::string_view first_of(const Config& config, Names names) {
   return names.front();
 }
 
-std::string numbered(std::string_view pattern, std::uint32_t layer) {
-  std::string out(pattern);
-  if (const auto at = out.find('#'); at != std::string::npos)
-    out.replace(at, 1, std::to_string(layer));
-  return out;
-}
-
 float one_more(float w) {
   return w + 1.f;
 }
@@ -103,6 +96,13 @@ float decay(float w) {
 }
 
 }  // namespace
+
+std::string numbered(std::string_view pattern, std::uint32_t layer) {
+  std::string out(pattern);
+  if (const auto at = out.find('#'); at != std::string::npos)
+    out.replace(at, 1, std::to_string(layer));
+  return out;
+}
 
 Translation::Translation(const Family& family, const Config& config, Config whole,
                          const Folder& folder)
@@ -158,10 +158,8 @@ void Translation::count_layers() {
           "config.json: key '{}': expected 1 to {}, the number of tensors, "
           "found {}",
           key, names_.size(), layers_);
-  blocks_ = layers_;
-  const std::uint32_t drafts = config_.u32_or("num_nextn_predict_layers", 0);
-  while (blocks_ - layers_ < drafts && has(fmt::format("layers.{}.eh_proj.weight", blocks_)))
-    ++blocks_;
+  rename_drafts();
+  count_drafts();
 }
 
 std::uint32_t Translation::dimension(Names names) const {
@@ -404,7 +402,7 @@ void Translation::head_and_table() {
 void Translation::refuse_unused() const {
   for (const auto& [name, stored] : names_) {
     const auto ends = [&name = name](std::string_view suffix) { return name.ends_with(suffix); };
-    if (used_.contains(name) || std::ranges::any_of(kBuffers, ends)) continue;
+    if (used_.contains(name) || std::ranges::any_of(kBuffers, ends) || of_a_draft(name)) continue;
     raise(
         ErrorKind::kUnsupported,
         "tensor '{}' has no place in a '{}' model; it may change the result, so it is not ignored",

@@ -43,10 +43,22 @@ enum class Change : std::uint8_t {
   kSqueeze,    ///< without dimensions of 1
 };
 
+/// `pattern` with a layer's number in the place of its #.
+std::string numbered(std::string_view pattern, std::uint32_t layer);
+
 struct TensorRule {
   std::string_view hf, gguf;
   Change change = Change::kNone;
   bool exact = false;  ///< whole names instead of stems
+};
+
+/// How a family's files name the blocks that draft. What is no block of one of these forms, or of a
+/// family without, is left out: it changes no result of the model itself.
+enum class Drafts : std::uint8_t {
+  kNone,
+  kLayers,  ///< layers.L.*, behind the last layer
+  kBlocks,  ///< mtp.0.*, by number, each with e_proj and h_proj
+  kModule,  ///< one: mtp.layers.0.*, mtp.fc, mtp.pre_fc_norm_*, mtp.norm
 };
 
 struct Family {
@@ -63,6 +75,7 @@ struct Family {
   bool latent = false;  ///< latent attention: head_dim in config.json is not the width of a head
   /// What published files leave out because it is the default of their code, as a JSON object.
   std::string_view defaults = "{}";
+  Drafts drafts = Drafts::kNone;
 };
 
 /// The family called `model_type`, or nullptr.
@@ -87,6 +100,7 @@ class Translation {
   const Config& config() const noexcept { return config_; }
   std::string_view model_type() const noexcept { return family_.model_type; }
   std::uint32_t layers() const noexcept { return layers_; }  ///< of the model itself
+  std::uint32_t blocks() const noexcept { return blocks_; }  ///< with those that draft
   std::uint32_t heads() const noexcept { return heads_; }
   std::uint32_t kv_heads() const noexcept { return kv_heads_; }
   std::uint32_t head_dim() const noexcept { return head_dim_; }
@@ -154,6 +168,9 @@ class Translation {
   void common_keys();
   std::uint32_t dimension(std::span<const std::string_view> names) const;
   void count_layers();
+  void count_drafts();
+  void rename_drafts();
+  bool of_a_draft(std::string_view name) const;
   Source stored(const Stored& tensor) const;
 
   // quantized.cpp

@@ -105,6 +105,19 @@ TEST(SafetensorsCheckpoint, HandsOnTheTextsOfTheTokenizer) {
   EXPECT_EQ(keys.u32("tokenizer.ggml.eos_token_id"), 3u);
 }
 
+TEST(SafetensorsCheckpoint, HandsOnSeveralTemplatesByTheirNames) {
+  TinyFolder folder = TinyFolder::llama();
+  folder.write();
+  folder.write_text("tokenizer_config.json",
+                    R"({"chat_template": [{"name": "tool_use", "template": "tools"},
+                                          {"name": "default", "template": "plain"}]})");
+  const auto checkpoint = open_checkpoint(folder.path());
+  EXPECT_EQ(checkpoint->metadata().string("tokenizer.chat_template"), "plain");
+  EXPECT_EQ(checkpoint->metadata().string("tokenizer.chat_template.tool_use"), "tools");
+  folder.write_text("tokenizer_config.json", R"({"chat_template": [3]})");
+  EXPECT_THROW(open_checkpoint(folder.path()), Error);
+}
+
 TEST(SafetensorsCheckpoint, TakesHalvesAndLeavesWhatIsTied) {
   TinyFolder folder = TinyFolder::llama();
   const std::vector<std::uint16_t> ones(48, 0x3f80);
@@ -190,6 +203,39 @@ TEST(SafetensorsCheckpoint, TakesPackedExpertsApartWithoutUnpackingThem) {
   EXPECT_EQ(values(*checkpoint, "blk.0.ffn_up_exps.bias", 2, 32)[1], 4003.f);
 }
 
+// All of transformers' words for it; `proportional` is Gemma 4's alone.
+TEST(SafetensorsCheckpoint, HonoursEveryTypeOfRotation) {
+  const nlohmann::json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}};
+  const nlohmann::json llama3 = {{"rope_type", "llama3"},
+                                 {"factor", 8.0},
+                                 {"low_freq_factor", 1.0},
+                                 {"high_freq_factor", 4.0},
+                                 {"original_max_position_embeddings", 8}};
+  const nlohmann::json longrope = {{"rope_type", "longrope"},
+                                   {"long_factor", {2.0, 3.0}},
+                                   {"short_factor", {1.0, 1.5}},
+                                   {"original_max_position_embeddings", 8}};
+  const auto opened = [](const nlohmann::json& scaling) {
+    TinyFolder folder = TinyFolder::llama();
+    folder.config()["rope_scaling"] = scaling;
+    folder.write();
+    return open_checkpoint(folder.path());
+  };
+  EXPECT_FALSE(opened({{"rope_type", "default"}})->metadata().has("llama.rope.scaling.type"));
+  EXPECT_EQ(opened({{"rope_type", "linear"}, {"factor", 2.0}})
+                ->metadata()
+                .f32("llama.rope.scaling.factor"),
+            2.f);
+  EXPECT_EQ(opened({{"rope_type", "dynamic"}, {"factor", 2.0}})
+                ->metadata()
+                .f32("llama.rope.scaling.dynamic_factor"),
+            2.f);
+  EXPECT_EQ(opened(yarn)->metadata().string("llama.rope.scaling.type"), "yarn");
+  EXPECT_NE(opened(llama3)->find("rope_freqs.weight"), nullptr);
+  EXPECT_NE(opened(longrope)->find("rope_factors_long.weight"), nullptr);
+}
+
 TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
   using Folder = TinyFolder&;
   const auto unsupported = ErrorKind::kUnsupported;
@@ -206,10 +252,10 @@ TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
               HasSubstr("'nemotron_h'"));
   EXPECT_THAT(error_after(
                   [](Folder f) {
-                    f.config()["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+                    f.config()["rope_scaling"] = {{"rope_type", "proportional"}, {"factor", 2.0}};
                   },
                   unsupported),
-              HasSubstr("'dynamic'"));
+              HasSubstr("'proportional'"));
   EXPECT_THAT(
       error_after(
           [](Folder f) {

@@ -40,19 +40,11 @@ constexpr TensorRule kLatent[] = {
     {"layers.#.shared_head.head", "blk.#.nextn.shared_head_head"},
 };
 
-constexpr KeyRule kKeys[] = {
+constexpr auto kKeys = with_experts({
     {"q_lora_rank", "attention.q_lora_rank"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
     {"first_k_dense_replace", "leading_dense_block_count"},
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"n_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
-};
-
-constexpr std::uint32_t kSoftmax = 1, kSigmoid = 2;
+});
 
 // How many dims of a head turn: the rope part, which some files state as a share of the whole head.
 Translation::RopeOptions turned_part(Translation& t) {
@@ -84,7 +76,7 @@ void latent_keys(Translation& t) {
 void v2_keys(Translation& t) {
   latent_keys(t);
   t.require("scoring_func", "softmax");
-  t.set("expert_gating_func", kSoftmax);
+  t.set("expert_gating_func", kSoftmaxScores);
   const std::string method = t.config().string_or("topk_method", "greedy");
   if (method == "group_limited_greedy") {
     expert_groups(t, "n_group", "topk_group");
@@ -98,7 +90,7 @@ void v3_keys(Translation& t) {
   latent_keys(t);
   t.require("scoring_func", "sigmoid");
   t.require("topk_method", "noaux_tc");
-  t.set("expert_gating_func", kSigmoid);
+  t.set("expert_gating_func", kSigmoidScores);
   expert_groups(t, "n_group", "topk_group");
 }
 
@@ -109,32 +101,17 @@ void mistral4_keys(Translation& t) {
     t.set("attention.temperature_scale", rope.f32("llama_4_scaling_beta"));
   rope.ignore("max_position_embeddings");
   latent_keys(t);
-  t.set("expert_gating_func", kSoftmax);
+  t.set("expert_gating_func", kSoftmaxScores);
   expert_groups(t, "n_group", "topk_group");
 }
 
-constexpr TensorRule kStacks[] = {
-    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_up_exps.weight", Change::kNone, true},
-    {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", Change::kNone, true},
-};
-
-void stacked_experts(Translation& t) {
-  for (const TensorRule& rule : kStacks) t.move(rule);
-}
-
-constexpr KeyRule kSparseKeys[] = {
+constexpr auto kSparseKeys = with_experts({
     {"q_lora_rank", "attention.q_lora_rank"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"n_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
     {"index_n_heads", "attention.indexer.head_count"},
     {"index_head_dim", "attention.indexer.key_length"},
     {"index_topk", "attention.indexer.top_k"},
-};
+});
 
 void sparse_keys(Translation& t) {
   v3_keys(t);
@@ -152,12 +129,16 @@ void expert_tensors(Translation& t) {
 }
 
 constexpr Family kFamilies[] = {
-    {"deepseek_v2", "deepseek2", "model.", kKeys, kLatent, v2_keys, expert_tensors, true},
-    {"deepseek_v3", "deepseek2", "model.", kKeys, kLatent, v3_keys, expert_tensors, true},
-    {"mistral4", "mistral4", "model.", kKeys, kLatent, mistral4_keys, stacked_experts, true},
+    {"deepseek_v2", "deepseek2", "model.", kKeys, kLatent, v2_keys, expert_tensors, true, "{}",
+     Drafts::kLayers},
+    {"deepseek_v3", "deepseek2", "model.", kKeys, kLatent, v3_keys, expert_tensors, true, "{}",
+     Drafts::kLayers},
+    {"mistral4", "mistral4", "model.", kKeys, kLatent, mistral4_keys, stacked_experts, true, "{}",
+     Drafts::kLayers},
     {"deepseek_v32", "deepseek32", "model.", kSparseKeys, kLatent, sparse_keys, expert_tensors,
-     true},
-    {"glm_moe_dsa", "glm-dsa", "model.", kSparseKeys, kLatent, sparse_keys, expert_tensors, true},
+     true, "{}", Drafts::kLayers},
+    {"glm_moe_dsa", "glm-dsa", "model.", kSparseKeys, kLatent, sparse_keys, expert_tensors, true,
+     "{}", Drafts::kLayers},
 };
 
 }  // namespace

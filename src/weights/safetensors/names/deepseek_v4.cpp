@@ -54,9 +54,17 @@ constexpr TensorRule kDeepseek4[] = {
     {"layers.#.hc_ffn_fn", "blk.#.hc_ffn_fn.weight", Change::kNone, true},
     {"layers.#.hc_ffn_base", "blk.#.hc_ffn_base.weight", Change::kNone, true},
     {"layers.#.hc_ffn_scale", "blk.#.hc_ffn_scale.weight", Change::kNone, true},
+    {"layers.#.enorm", "blk.#.nextn.enorm"},
+    {"layers.#.hnorm", "blk.#.nextn.hnorm"},
+    {"layers.#.e_proj", "blk.#.nextn.e_proj"},
+    {"layers.#.h_proj", "blk.#.nextn.h_proj"},
+    {"layers.#.norm", "blk.#.nextn.shared_head_norm"},
+    {"layers.#.hc_head_fn", "blk.#.nextn.hc_head_fn.weight", Change::kNone, true},
+    {"layers.#.hc_head_base", "blk.#.nextn.hc_head_base.weight", Change::kNone, true},
+    {"layers.#.hc_head_scale", "blk.#.nextn.hc_head_scale.weight", Change::kNone, true},
 };
 
-constexpr KeyRule kKeys[] = {
+constexpr auto kKeys = with_experts({
     {"q_lora_rank", "attention.q_lora_rank"},
     {"sliding_window", "attention.sliding_window"},
     {"o_groups", "attention.output_group_count"},
@@ -67,15 +75,7 @@ constexpr KeyRule kKeys[] = {
     {"hc_mult", "hyper_connection.count"},
     {"hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations"},
     {"hc_eps", "hyper_connection.epsilon", kReal},
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"n_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
-};
-
-constexpr std::uint32_t kSqrtSoftplus = 4;
+});
 
 // How many tokens an entry of each layer stands for: a list of numbers, or words and their rates.
 std::vector<std::uint32_t> ratios(Translation& t) {
@@ -133,7 +133,7 @@ void keys(Translation& t) {
   t.require("hidden_act", "silu");
   t.require("scoring_func", "sqrtsoftplus");
   t.require("topk_method", "noaux_tc");
-  t.set("expert_gating_func", kSqrtSoftplus);
+  t.set("expert_gating_func", kSqrtSoftplusScores);
   rotation(t);
   t.set("attention.compress_ratios", ratios(t));
   t.set("hash_layer_count", hashed_layers(t));
@@ -154,7 +154,8 @@ void tensors(Translation& t) {
 }
 
 constexpr Family kFamilies[] = {
-    {"deepseek_v4", "deepseek4", "model.", kKeys, kDeepseek4, keys, tensors},
+    {"deepseek_v4", "deepseek4", "model.", kKeys, kDeepseek4, keys, tensors, false, "{}",
+     Drafts::kBlocks},
 };
 
 }  // namespace

@@ -21,7 +21,9 @@ constexpr auto kLists = {llama_families,
                          olmo_families,
                          fused_families,
                          deepseek_v4_families,
-                         gemma4_families};
+                         gemma4_families,
+                         minimax_families,
+                         bailing_families};
 
 }  // namespace
 
@@ -109,6 +111,29 @@ void usual_experts(Translation& t, std::string_view path, std::uint32_t experts,
   t.stack_experts(path, gate, "blk.#.ffn_gate_exps", experts);
   t.stack_experts(path, up, "blk.#.ffn_up_exps", experts);
   t.stack_experts(path, down, "blk.#.ffn_down_exps", experts);
+}
+
+void stacked_experts(Translation& t) {
+  constexpr TensorRule kStacks[] = {
+      {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_up_exps.weight", Change::kNone, true},
+      {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", Change::kNone, true},
+  };
+  for (const TensorRule& rule : kStacks) t.move(rule);
+}
+
+void split_gate_up(Translation& t, std::string_view path, std::string_view gate,
+                   std::string_view up) {
+  for (std::uint32_t i = 0; i < t.layers(); ++i) {
+    const std::string name = numbered(path, i) + ".weight";
+    if (!t.has(name)) continue;
+    const Source both = t.take(name);
+    const std::uint64_t rows = both.shape[0];
+    if (rows % 2 != 0)
+      base::raise(ErrorKind::kBadFile, "tensor '{}': expected an even number of rows, found {}",
+                  both.name, rows);
+    t.put(numbered(gate, i) + ".weight", part(both, 0, rows / 2));
+    t.put(numbered(up, i) + ".weight", part(both, rows / 2, rows));
+  }
 }
 
 Source ungrouped(Source fused, std::uint32_t heads, std::uint32_t groups, std::uint32_t head_dim) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GLM 4 and 4.5, and MiniMax M2. GLM 4 turns neighbouring pairs already; its gate and up stand in
-// one matrix, as in GGUF. MiniMax's norms of q and k go over whole rows.
+// GLM 4 and 4.5. GLM 4 turns neighbouring pairs already; its gate and up stand in one matrix, as in
+// GGUF.
 #include "weights/safetensors/names/families.hpp"
 
 namespace lemma::weights::safetensors {
@@ -48,38 +48,6 @@ constexpr TensorRule kGlm4Moe[] = {
     {"layers.#.shared_head.head", "blk.#.nextn.shared_head_head"},
 };
 
-constexpr TensorRule kMiniMaxM2[] = {
-    {"embed_tokens", "token_embd"},
-    {"norm", "output_norm"},
-    {"layers.#.input_layernorm", "blk.#.attn_norm"},
-    {"layers.#.self_attn.q_proj", "blk.#.attn_q"},
-    {"layers.#.self_attn.k_proj", "blk.#.attn_k"},
-    {"layers.#.self_attn.v_proj", "blk.#.attn_v"},
-    {"layers.#.self_attn.o_proj", "blk.#.attn_output"},
-    {"layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
-    {"layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
-    {"layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
-    {"layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
-    {"layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias", Change::kNone,
-     true},
-};
-
-constexpr KeyRule kExperts[] = {
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"n_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
-};
-
-constexpr KeyRule kMiniMaxKeys[] = {
-    {"num_local_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-};
-
-constexpr std::uint32_t kSigmoid = 2;
-
 void glm4_keys(Translation& t) {
   usual_keys(t);
   describe(t, {"attention_bias"});
@@ -87,7 +55,7 @@ void glm4_keys(Translation& t) {
 
 void glm4_moe_keys(Translation& t) {
   glm4_keys(t);
-  t.set("expert_gating_func", kSigmoid);
+  t.set("expert_gating_func", kSigmoidScores);
   dense_layers_in_front(t);
   expert_groups(t, "n_group", "topk_group");
   describe(t, {"use_qk_norm", "num_nextn_predict_layers"});
@@ -97,28 +65,10 @@ void glm4_moe_tensors(Translation& t) {
   usual_experts(t, "layers.#.mlp.experts", t.config().u32("n_routed_experts"));
 }
 
-void minimax_m2_keys(Translation& t) {
-  t.require("hidden_act", "silu");
-  // Published files state the dims that turn; transformers states their share.
-  const bool dims = t.config().has("rotary_dim");
-  t.rope({.head_dim = dims ? t.config().u32("rotary_dim") : t.head_dim()});
-  t.require("scoring_func", "sigmoid");
-  t.require("qk_norm_type", "per_layer");
-  t.require_flag("use_routing_bias", true);
-  t.require_flag("use_qk_norm", true);
-  t.set("expert_gating_func", kSigmoid);
-}
-
-void minimax_m2_tensors(Translation& t) {
-  usual_experts(t, "layers.#.block_sparse_moe.experts", t.config().u32("num_local_experts"), "w1",
-                "w3", "w2");
-}
-
 constexpr Family kFamilies[] = {
     {"glm4", "glm4", "model.", {}, kGlm4, glm4_keys},
-    {"glm4_moe", "glm4moe", "model.", kExperts, kGlm4Moe, glm4_moe_keys, glm4_moe_tensors},
-    {"minimax_m2", "minimax-m2", "model.", kMiniMaxKeys, kMiniMaxM2, minimax_m2_keys,
-     minimax_m2_tensors},
+    {"glm4_moe", "glm4moe", "model.", kExpertKeys, kGlm4Moe, glm4_moe_keys, glm4_moe_tensors, false,
+     "{}", Drafts::kLayers},
 };
 
 }  // namespace

@@ -70,15 +70,9 @@ constexpr TensorRule kGlm[] = {
     {"layers.#.ffn_hc.scale", "blk.#.hc_ffn_scale.weight", Change::kNone, true},
 };
 
-constexpr KeyRule kKeys[] = {
+constexpr auto kKeys = with_experts({
     {"q_lora_rank", "attention.q_lora_rank"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
-    {"n_routed_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"n_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
     {"index_n_heads", "attention.indexer.head_count"},
     {"index_head_dim", "attention.indexer.key_length"},
     {"index_topk", "attention.indexer.top_k"},
@@ -87,9 +81,7 @@ constexpr KeyRule kKeys[] = {
     {"hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations"},
     {"hc_eps", "hyper_connection.epsilon", kReal},
     {"swiglu_limit", "swiglu_clamp_exp", kReal},
-};
-
-constexpr std::uint32_t kSigmoid = 2;
+});
 
 // linear_attn_config, where it stands, replaces the flat keys.
 void linear_keys(Translation& t) {
@@ -119,7 +111,7 @@ void keys(Translation& t) {
   if (!config.has("layer_types") || !config.has("mlp_layer_types"))
     base::raise(ErrorKind::kUnsupported,
                 "config.json: expected the keys 'layer_types' and 'mlp_layer_types'");
-  t.set("expert_gating_func", kSigmoid);
+  t.set("expert_gating_func", kSigmoidScores);
   dense_layers_in_front(t);
   expert_groups(t, "n_group", "topk_group");
   linear_keys(t);

@@ -21,8 +21,6 @@ constexpr TensorRule kGptOss[] = {
     {"layers.#.mlp.experts.down_proj_bias", "blk.#.ffn_down_exps.bias", Change::kNone, true},
 };
 
-constexpr KeyRule kKeys[] = {{"num_local_experts", "expert_count"}};
-
 void keys(Translation& t) {
   usual_keys(t);
   window_by_layer(t);
@@ -73,7 +71,7 @@ void tensors(Translation& t) {
 }
 
 constexpr Family kFamilies[] = {
-    {"gpt_oss", "gpt-oss", "model.", kKeys, kGptOss, keys, tensors},
+    {"gpt_oss", "gpt-oss", "model.", kExpertKeys, kGptOss, keys, tensors},
 };
 
 }  // namespace

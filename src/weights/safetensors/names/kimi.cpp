@@ -61,22 +61,14 @@ constexpr TensorRule kKimi[] = {
     {"layers.#.block_sparse_moe.routed_expert_norm", "blk.#.ffn_latent_norm"},
 };
 
-constexpr KeyRule kKeys[] = {
+constexpr auto kKeys = with_experts({
     {"q_lora_rank", "attention.q_lora_rank"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
-    {"num_experts", "expert_count"},
-    {"num_experts_per_token", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"num_shared_experts", "expert_shared_count"},
-    {"routed_scaling_factor", "expert_weights_scale", kReal},
-    {"moe_renormalize", "expert_weights_norm", kFlag},
     {"routed_expert_hidden_size", "expert_latent_length"},
     {"attn_res_block_size", "residual.block_size"},
     {"activation_situ_beta", "activation.situ_beta", kReal},
     {"activation_situ_linear_beta", "activation.situ_linear_beta", kReal},
-};
-
-constexpr std::uint32_t kSigmoid = 2;
+});
 
 std::vector<bool> linear_layers(Translation& t, const Config& linear) {
   std::vector<bool> found = t.layers_called("linear_attention");
@@ -105,7 +97,7 @@ void kimi_keys(Translation& t) {
   t.require("moe_router_activation_func", "sigmoid");
   t.require_number("moe_layer_freq", 1.f);
   t.require_flag("mla_use_nope", true);
-  t.set("expert_gating_func", kSigmoid);
+  t.set("expert_gating_func", kSigmoidScores);
   dense_layers_in_front(t);
   expert_groups(t, "num_expert_group", "topk_group");
   const std::uint32_t shared = config.u32("qk_rope_head_dim");

@@ -35,12 +35,6 @@ void mistral_keys(Translation& t) {
   window_of_all_layers(t);
 }
 
-void mixtral_keys(Translation& t) {
-  mistral_keys(t);
-  t.set("expert_count", t.config().u32("num_local_experts"));
-  t.set("expert_used_count", t.config().u32("num_experts_per_tok"));
-}
-
 void mixtral_tensors(Translation& t) {
   usual_experts(t, "layers.#.block_sparse_moe.experts", t.config().u32("num_local_experts"), "w1",
                 "w3", "w2");
@@ -61,12 +55,7 @@ constexpr KeyRule kGranite[] = {{"attention_multiplier", "attention.scale", kRea
                                 {"logits_scaling", "logit_scale", kReal},
                                 {"residual_multiplier", "residual_scale", kReal}};
 
-constexpr KeyRule kGraniteMoe[] = {{"attention_multiplier", "attention.scale", kReal},
-                                   {"embedding_multiplier", "embedding_scale", kReal},
-                                   {"logits_scaling", "logit_scale", kReal},
-                                   {"residual_multiplier", "residual_scale", kReal},
-                                   {"num_local_experts", "expert_count"},
-                                   {"num_experts_per_tok", "expert_used_count"}};
+constexpr auto kGraniteMoe = with_experts(kGranite);
 
 // Ministral 3: the temperature of queries rises once per original context.
 void ministral3_keys(Translation& t) {
@@ -80,7 +69,7 @@ void ministral3_keys(Translation& t) {
 constexpr Family kFamilies[] = {
     {"llama", "llama", "model.", {}, kLlama, llama_keys},
     {"mistral", "llama", "model.", {}, kLlama, mistral_keys},
-    {"mixtral", "llama", "model.", {}, kLlama, mixtral_keys, mixtral_tensors},
+    {"mixtral", "llama", "model.", kExpertKeys, kLlama, mistral_keys, mixtral_tensors},
     {"smollm3", "smollm3", "model.", {}, kLlama, smollm3_keys},
     {"ministral3", "mistral3", "model.", {}, kLlama, ministral3_keys},
     {"granitemoe", "granitemoe", "model.", kGraniteMoe, kLlama, llama_keys},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OLMo 1, 2 and OLMoE, StableLM and StarCoder 2. OLMo 1's rows are put in order as Llama's are; its
-// layer norms have no weights and an eps that config.json does not state.
+// OLMo 1 to 3 and OLMoE, StableLM and StarCoder 2. OLMo 1's rows are put in order as Llama's are;
+// its layer norms have no weights and an eps that config.json does not state.
+#include "base/raise.hpp"
 #include "weights/safetensors/names/families.hpp"
 
 namespace lemma::weights::safetensors {
@@ -53,12 +54,7 @@ constexpr TensorRule kPlain[] = {
 };
 
 constexpr KeyRule kClip[] = {{"clip_qkv", "attention.clamp_kqv", kReal}};
-constexpr KeyRule kOlmoe[] = {
-    {"clip_qkv", "attention.clamp_kqv", kReal},
-    {"num_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
-};
+constexpr auto kOlmoe = with_experts(kClip);
 
 constexpr float kOlmoEps = 1e-5f;
 
@@ -76,13 +72,53 @@ void olmoe_tensors(Translation& t) {
   usual_experts(t, "layers.#.mlp.experts", t.config().u32("num_experts"));
 }
 
+// Layers with a window turn by the base alone, the others by its scaling.
+void olmo3_keys(Translation& t) {
+  t.require("hidden_act", "silu");
+  window_by_layer(t);
+  describe(t, {"attention_bias"});
+  if (!t.has_rope_of("full_attention")) return usual_rope(t);
+  t.rope({.head_dim = t.head_dim()}, t.rope_of("full_attention"));
+  const Config local = t.rope_of("sliding_attention");
+  const float theta = t.rope_of("full_attention").f32_or("rope_theta", 10000.f);
+  if (local.string_or("rope_type", "default") != "default" ||
+      local.f32_or("rope_theta", 10000.f) != theta)
+    base::raise(ErrorKind::kUnsupported,
+                "config.json: key 'rope_parameters.sliding_attention': expected the rope_type "
+                "default and the rope_theta of the other layers");
+  local.refuse_unread(t.model_type());
+}
+
+// The tensors say which form a layer has: branches side by side have one norm.
 void stablelm_keys(Translation& t) {
   usual_keys(t);
-  t.require_flag("qk_layernorm", false);
-  if (t.config().has("use_parallel_residual"))
-    t.set("use_parallel_residual", t.config().boolean("use_parallel_residual"));
-  t.require_flag("use_parallel_residual", false);
-  describe(t, {"use_qkv_bias"});
+  describe(t, {"use_qkv_bias", "qk_layernorm", "use_parallel_residual"});
+}
+
+// Norms of q and k have weights for each head, stored one by one.
+void stablelm_tensors(Translation& t) {
+  const auto joined = [&](std::uint32_t layer, const char* from, const char* to,
+                          std::uint32_t heads) {
+    const std::string stem = numbered(from, layer);
+    if (!t.has(stem + "0.weight")) return;
+    std::vector<Source> each;
+    for (std::uint32_t h = 0; h < heads; ++h)
+      each.push_back(t.take(stem + std::to_string(h) + ".weight"));
+    const std::string name = numbered(to, layer);
+    t.put(name, stack(std::move(each), name));
+  };
+  const bool normed = t.config().boolean_or("qk_layernorm", false);
+  for (std::uint32_t i = 0; i < t.layers(); ++i) {
+    joined(i, "layers.#.self_attn.q_layernorm.norms.", "blk.#.attn_q_norm.weight", t.heads());
+    joined(i, "layers.#.self_attn.k_layernorm.norms.", "blk.#.attn_k_norm.weight", t.kv_heads());
+    const bool found = t.has(numbered("layers.#.self_attn.q_layernorm.norms.0.weight", i));
+    const bool apart = t.has(numbered("layers.#.post_attention_layernorm.weight", i));
+    if (found != normed || apart == t.config().boolean_or("use_parallel_residual", false))
+      base::raise(ErrorKind::kBadFile,
+                  "config.json: keys 'qk_layernorm' and 'use_parallel_residual' contradict the "
+                  "norms of layer {}",
+                  i);
+  }
 }
 
 void starcoder2_keys(Translation& t) {
@@ -95,8 +131,9 @@ void starcoder2_keys(Translation& t) {
 constexpr Family kFamilies[] = {
     {"olmo", "olmo", "model.", kClip, kOlmo, olmo_keys},
     {"olmo2", "olmo2", "model.", {}, kOlmo2, unbiased_keys},
+    {"olmo3", "olmo2", "model.", {}, kOlmo2, olmo3_keys},
     {"olmoe", "olmoe", "model.", kOlmoe, kPlain, unbiased_keys, olmoe_tensors},
-    {"stablelm", "stablelm", "model.", {}, kPlain, stablelm_keys},
+    {"stablelm", "stablelm", "model.", {}, kPlain, stablelm_keys, stablelm_tensors},
     {"starcoder2", "starcoder2", "model.", {}, kPlain, starcoder2_keys},
 };
 

@@ -59,6 +59,10 @@ constexpr TensorRule kQwenNext[] = {
     {"layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
     {"layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
     {"layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
+    {"layers.#.eh_proj", "blk.#.nextn.eh_proj"},
+    {"layers.#.enorm", "blk.#.nextn.enorm", Change::kAddOne},
+    {"layers.#.hnorm", "blk.#.nextn.hnorm", Change::kAddOne},
+    {"layers.#.shared_head.norm", "blk.#.nextn.shared_head_norm", Change::kAddOne},
 };
 
 // The window of these models has never been switched on; layer_types says it once more.
@@ -76,15 +80,6 @@ void dense_keys(Translation& t) {
     t.config().ignore(described);
 }
 
-constexpr KeyRule kExperts[] = {
-    {"num_experts", "expert_count"},
-    {"num_local_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
-};
-
 void expert_keys(Translation& t) {
   dense_keys(t);
   t.require_number("decoder_sparse_step", 1.f);
@@ -95,24 +90,19 @@ void expert_tensors(Translation& t) {
   usual_experts(
       t, "layers.#.mlp.experts",
       config.has("num_experts") ? config.u32("num_experts") : config.u32("num_local_experts"));
-  for (std::uint32_t i = 0; i < t.layers(); ++i) {
+  for (std::uint32_t i = 0; i < t.blocks(); ++i) {
     const std::string gate = "layers." + std::to_string(i) + ".mlp.shared_expert_gate.weight";
     if (t.has(gate))
       t.put("blk." + std::to_string(i) + ".ffn_gate_inp_shexp.weight", squeeze(t.take(gate)));
   }
 }
 
-constexpr KeyRule kNextKeys[] = {
-    {"num_experts", "expert_count"},
-    {"num_experts_per_tok", "expert_used_count"},
-    {"moe_intermediate_size", "expert_feed_forward_length"},
-    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
-    {"norm_topk_prob", "expert_weights_norm", kFlag},
+constexpr auto kNextKeys = with_experts({
     {"linear_num_key_heads", "ssm.group_count"},
     {"linear_num_value_heads", "ssm.time_step_rank"},
     {"linear_key_head_dim", "ssm.state_size"},
     {"linear_conv_kernel_dim", "ssm.conv_kernel"},
-};
+});
 
 // Attention every so many layers: the architecture knows no other pattern.
 void next_keys(Translation& t) {
@@ -135,22 +125,50 @@ void next_keys(Translation& t) {
   t.set("full_attention_interval", interval);
 }
 
+// Sections of dims for time, height and width, taken in turns.
+void sections(Translation& t) {
+  if (!t.config().is_object("rope_parameters")) return;
+  const Config rope = t.config().object("rope_parameters");
+  if (!rope.has("mrope_section")) return;
+  std::vector<std::uint32_t> dims = rope.u32s("mrope_section");
+  if (dims.size() != 3 || !rope.boolean_or("mrope_interleaved", false))
+    base::raise(ErrorKind::kUnsupported,
+                "config.json: key 'rope_parameters.mrope_section': expected three interleaved "
+                "sections");
+  dims.push_back(0);  // GGUF has room for a fourth axis
+  t.set("rope.dimension_sections", dims);
+}
+
 // Value heads stand beside the key head that they read; GGUF files have them reordered.
 void qwen3_5_keys(Translation& t) {
+  sections(t);
   next_keys(t);
   t.set("ssm.value_heads_grouped", true);
-  describe(t, {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "attn_output_gate",
-               "mamba_ssm_dtype", "full_attention_interval"});
+  t.require_flag("mtp_use_dedicated_embeddings", false);
+  t.require_flag("attn_output_gate", true);
+  describe(t, {"mtp_num_hidden_layers", "mamba_ssm_dtype", "full_attention_interval"});
+}
+
+void qwen3_5_expert_tensors(Translation& t) {
+  stacked_experts(t);
+  expert_tensors(t);
 }
 
 constexpr Family kFamilies[] = {
     {"qwen2", "qwen2", "model.", {}, kQwen, dense_keys},
-    {"qwen2_moe", "qwen2moe", "model.", kExperts, kQwen, expert_keys, expert_tensors},
+    {"qwen2_moe", "qwen2moe", "model.", kExpertKeys, kQwen, expert_keys, expert_tensors},
     {"qwen3", "qwen3", "model.", {}, kQwen, dense_keys},
-    {"qwen3_moe", "qwen3moe", "model.", kExperts, kQwen, expert_keys, expert_tensors},
-    {"qwen3_next", "qwen3next", "model.", kNextKeys, kQwenNext, next_keys, expert_tensors},
-    {"qwen3_5_text", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys},
-    {"qwen3_5", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys},
+    {"qwen3_moe", "qwen3moe", "model.", kExpertKeys, kQwen, expert_keys, expert_tensors},
+    {"qwen3_next", "qwen3next", "model.", kNextKeys, kQwenNext, next_keys, expert_tensors, false,
+     "{}", Drafts::kModule},
+    {"qwen3_5_text", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, nullptr, false, "{}",
+     Drafts::kModule},
+    {"qwen3_5", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, nullptr, false, "{}",
+     Drafts::kModule},
+    {"qwen3_5_moe_text", "qwen35moe", "model.", kNextKeys, kQwenNext, qwen3_5_keys,
+     qwen3_5_expert_tensors, false, "{}", Drafts::kModule},
+    {"qwen3_5_moe", "qwen35moe", "model.", kNextKeys, kQwenNext, qwen3_5_keys,
+     qwen3_5_expert_tensors, false, "{}", Drafts::kModule},
 };
 
 }  // namespace
