@@ -13,9 +13,21 @@ backend::WeightId WeightBinder::bind(const WeightRef& ref, std::uint64_t rows, s
   const View& view = ref.view;
   const Key key{ref.tensor, view.kind, view.begin, view.end, view.stride, rows, cols, use};
   if (const auto found = bound_.find(key); found != bound_.end()) return found->second;
-  const backend::WeightId id = backend_.add(weights::bind(checkpoint_, ref, rows, cols), use);
+  const backend::WeightId id = take(ref, rows, cols, use);
   bound_.emplace(key, id);
   return id;
+}
+
+backend::WeightId WeightBinder::take(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
+                                     backend::WeightUse use) {
+  return backend_->add(weights::bind(checkpoint_, ref, rows, cols), use);
+}
+
+backend::WeightId WeightNotes::take(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
+                                    backend::WeightUse use) {
+  weights::check_shape(checkpoint(), ref, rows, cols);
+  notes_.push_back({ref, rows, cols, use});
+  return static_cast<backend::WeightId>(notes_.size() - 1);
 }
 
 backend::WeightId WeightBinder::bind_routes(const WeightRef& ref, std::uint64_t vocabulary,

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "backend/backend.hpp"
 #include "model/plan.hpp"
@@ -18,7 +19,10 @@ namespace lemma::model {
 class WeightBinder {
  public:
   WeightBinder(const weights::Checkpoint& checkpoint, backend::Backend& backend)
-      : checkpoint_(checkpoint), backend_(backend) {}
+      : checkpoint_(checkpoint), backend_(&backend) {}
+  virtual ~WeightBinder() = default;
+  WeightBinder(const WeightBinder&) = delete;
+  WeightBinder& operator=(const WeightBinder&) = delete;
 
   /// The weight [rows, cols] for `use`, kNoWeight for an empty `ref`. Throws kBadFile where the
   /// tensor has another shape.
@@ -31,12 +35,34 @@ class WeightBinder {
 
   const weights::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
 
+ protected:
+  explicit WeightBinder(const weights::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  virtual backend::WeightId take(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
+                                 backend::WeightUse use);
+
  private:
   using Key = std::tuple<std::string, View::Kind, std::uint64_t, std::uint64_t, std::uint64_t,
                          std::uint64_t, std::uint64_t, backend::WeightUse>;
   const weights::Checkpoint& checkpoint_;
-  backend::Backend& backend_;
+  backend::Backend* backend_ = nullptr;
   std::map<Key, backend::WeightId> bound_;
+};
+
+class WeightNotes final : public WeightBinder {
+ public:
+  struct Note {
+    WeightRef ref;
+    std::uint64_t rows = 0, cols = 0;
+    backend::WeightUse use = backend::WeightUse::kMatrix;
+  };
+
+  explicit WeightNotes(const weights::Checkpoint& checkpoint) : WeightBinder(checkpoint) {}
+  const std::vector<Note>& notes() const noexcept { return notes_; }  ///< by WeightId
+
+ private:
+  backend::WeightId take(const WeightRef& ref, std::uint64_t rows, std::uint64_t cols,
+                         backend::WeightUse use) override;
+  std::vector<Note> notes_;
 };
 
 }  // namespace lemma::model

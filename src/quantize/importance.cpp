@@ -177,6 +177,37 @@ void Importance::write(const std::filesystem::path& path) const {
   writer.write(path);
 }
 
+std::vector<Importance::Unseen> Importance::unseen() const {
+  std::vector<Unseen> result;
+  for (const auto& [name, entry] : entries) {
+    Unseen unseen{name, {}, entry.matrices()};
+    for (std::size_t m = 0; m < entry.matrices(); ++m)
+      if (entry.counts[m] == 0.f) unseen.experts.push_back(m);
+    if (!unseen.experts.empty()) result.push_back(std::move(unseen));
+  }
+  return result;
+}
+
+void Importance::add(const Importance& other) {
+  for (const auto& [name, entry] : other.entries) {
+    const auto [own, added] = entries.emplace(name, entry);
+    if (added) continue;
+    Entry& sum = own->second;
+    if (sum.cols != entry.cols || sum.matrices() != entry.matrices())
+      base::raise(ErrorKind::kUsage,
+                  "importance of '{}': expected {} matrices of {} columns, found {} of {}", name,
+                  sum.matrices(), sum.cols, entry.matrices(), entry.cols);
+    const auto add = [](std::vector<float>& to, const std::vector<float>& from) {
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    };
+    add(sum.sums, entry.sums);
+    add(sum.counts, entry.counts);
+  }
+  texts.insert(texts.end(), other.texts.begin(), other.texts.end());
+  parts += other.parts;
+  tokens_per_part = std::max(tokens_per_part, other.tokens_per_part);
+}
+
 std::optional<Importance::Entry> Importance::find(std::string_view name, std::uint64_t cols,
                                                   std::size_t matrices) const {
   const auto found = entries.find(name);

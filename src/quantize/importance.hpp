@@ -38,6 +38,16 @@ class Importance {
   static Importance read(const std::filesystem::path& path);
   /// Throws kIo.
   void write(const std::filesystem::path& path) const;
+  /// Takes over what another collection saw. Throws kUsage where they do not speak of one model.
+  void add(const Importance& other);
+
+  struct Unseen {
+    std::string tensor;
+    std::vector<std::size_t> experts;  ///< ascending
+    std::size_t of = 0;
+  };
+  /// Stacks with experts that no row reached.
+  std::vector<Unseen> unseen() const;
 
   /// The entry for the weight `name`, a stack of `matrices` with rows of `cols` elements; nothing
   /// where there is none. An entry for a single matrix serves each of a stack, and entries of a

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <span>
 
@@ -14,7 +11,10 @@
 #include "base/raise.hpp"
 #include "base/thread_pool.hpp"
 #include "base/wildcard.hpp"
+#include "quantize/encoder.hpp"
 #include "quantize/weight_uses.hpp"
+#include "text/huggingface/ggml_vocabulary.hpp"
+#include "weights/formats/codes.hpp"
 #include "weights/gguf/checkpoint.hpp"
 #include "weights/gguf/writer.hpp"
 #include "weights/rows_of.hpp"
@@ -30,8 +30,6 @@ constexpr std::string_view kSplitKeys = "split.", kFileType = "general.file_type
 constexpr std::string_view kFingerprint = "lemma.quantize.fingerprint";
 constexpr std::string_view kRecipe = "lemma.quantize.recipe";
 
-constexpr std::size_t kPartBytes = std::size_t{32} << 20;  ///< f32 of the rows in work at a time
-
 std::uint32_t layer_of(std::string_view name) {
   constexpr std::string_view kBlock = "blk.";
   if (!name.starts_with(kBlock)) return 0;
@@ -43,14 +41,10 @@ std::uint32_t layer_of(std::string_view name) {
   return layer;
 }
 
-std::size_t matrices_of(const TensorInfo& tensor) {
-  return tensor.shape.size() == 3 ? static_cast<std::size_t>(tensor.shape.front()) : 1;
-}
-
 /// Depends on all that the bytes of the output depend on, but for the source's weights, of which it
 /// takes a sample.
 std::string fingerprint(const weights::Checkpoint& checkpoint, const std::vector<Planned>& plan,
-                        const Importance* importance) {
+                        const Options& options) {
   base::Digest digest;
   const auto take = [&](const auto& value) { digest.add(std::as_bytes(std::span(&value, 1))); };
   constexpr std::size_t kSample = 4096;
@@ -66,78 +60,18 @@ std::string fingerprint(const weights::Checkpoint& checkpoint, const std::vector
     take(std::filesystem::file_size(file));
     take(std::filesystem::last_write_time(file).time_since_epoch().count());
   }
-  if (importance != nullptr)
-    for (const auto& [name, entry] : importance->entries) {
+  if (options.hessians != nullptr) {
+    digest.add(options.calibration);
+    take(options.damping);
+  }
+  if (options.importance != nullptr)
+    for (const auto& [name, entry] : options.importance->entries) {
       digest.add(name);
       digest.add(std::as_bytes(std::span(entry.sums)));
       digest.add(std::as_bytes(std::span(entry.counts)));
     }
   return digest.hex();
 }
-
-/// Encodes the rows of one tensor, part by part, on all threads.
-class Encoder {
- public:
-  Encoder(const weights::Checkpoint& checkpoint, const Planned& planned,
-          const std::optional<Importance::Entry>& importance, base::ThreadPool& pool)
-      : tensor_(*planned.source),
-        matrix_(weights::rows_of(checkpoint, tensor_)),
-        from_(weights::traits(tensor_.format)),
-        to_(weights::traits(planned.format)),
-        pool_(pool) {
-    if (!importance) return;
-    for (std::size_t m = 0; m < importance->matrices(); ++m) means_.push_back(importance->means(m));
-  }
-
-  /// `done` is told of the rows that are through.
-  void stream(const Writer::Sink& sink, const std::function<void(std::uint64_t rows)>& done) {
-    const std::uint64_t rows = matrix_.rows, cols = matrix_.cols;
-    const std::uint64_t part =
-        std::clamp<std::uint64_t>(kPartBytes / (cols * sizeof(float)), 1, rows);
-    const std::size_t row_bytes = weights::row_bytes(to_.format, cols);
-    std::vector<std::byte> out(part * row_bytes);
-    for (std::uint64_t first = 0; first < rows; first += part) {
-      const std::uint64_t count = std::min(part, rows - first);
-      pool_.parallel_for(count, 4, [&](std::size_t begin, std::size_t end) {
-        std::vector<float> row(cols);
-        for (std::size_t r = begin; r < end; ++r)
-          encode(first + r, row, out.data() + r * row_bytes);
-      });
-      if (const std::uint64_t bad = bad_row_.load(); bad != kNone)
-        base::raise(ErrorKind::kBadFile, "tensor '{}': row {} holds a number that is not finite",
-                    tensor_.name, bad);
-      sink(std::span(out).first(count * row_bytes));
-      done(first + count);
-    }
-  }
-
- private:
-  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
-
-  void encode(std::uint64_t r, std::span<float> row, std::byte* out) noexcept {
-    from_.dequantize(matrix_.row(r), row);
-    if (!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) {
-      std::uint64_t none = kNone;
-      bad_row_.compare_exchange_strong(none, r);
-      return;
-    }
-    to_.quantize(row, out, means_of(r));
-  }
-
-  const float* means_of(std::uint64_t r) const noexcept {
-    if (means_.empty()) return nullptr;
-    const std::uint64_t rows = matrix_.rows / matrices_of(tensor_);
-    return means_[means_.size() == 1 ? 0 : r / rows].data();
-  }
-
-  const TensorInfo& tensor_;
-  weights::Matrix matrix_;
-  const weights::FormatTraits& from_;
-  const weights::FormatTraits& to_;
-  base::ThreadPool& pool_;
-  std::vector<std::vector<float>> means_;  ///< [matrices][cols]
-  std::atomic<std::uint64_t> bad_row_{kNone};
-};
 
 void copy_metadata(const weights::Metadata& metadata, Writer& writer) {
   for (const auto& [key, value] : metadata.pairs()) {
@@ -187,11 +121,42 @@ void account(const Planned& planned, Report& report) {
   if (!planned.note.empty()) report.add_note(tensor.name, planned.note);
 }
 
+bool is_float(Format format) {
+  return weights::traits(format).block_elements == 1;
+}
+
+/// Whether the codes of a tensor are chosen by its Hessian.
+bool takes_gptq(const Planned& planned, const Options& options) {
+  return options.hessians != nullptr && planned.format != planned.source->format &&
+         weights::formats::has_codes(planned.format) &&
+         options.hessians->knows(planned.source->name);
+}
+
+/// Throws kUsage for a format whose codes GPTQ cannot choose; notes what it does not touch.
+void check_gptq(const std::vector<Planned>& plan, const Options& options, Report& report) {
+  std::vector<std::string> expected;
+  for (const Planned& planned : plan) {
+    const std::string& name = planned.source->name;
+    if (planned.format == planned.source->format || is_float(planned.format)) continue;
+    if (!weights::formats::has_codes(planned.format))
+      base::raise(ErrorKind::kUsage,
+                  "{} of '{}': GPTQ chooses a code for each element, and this format has none of "
+                  "its own for each",
+                  weights::traits(planned.format).name, name);
+    if (takes_gptq(planned, options))
+      expected.push_back(name);
+    else
+      report.add_note(name, "what it reads is not known: encoded without GPTQ");
+  }
+  options.hessians->expect(expected);
+}
+
 /// What is known of the inputs of a tensor that changes its format, with notes on what is not.
 std::optional<Importance::Entry> importance_of(const Planned& planned, const Options& options,
                                                Report& report) {
   const TensorInfo& tensor = *planned.source;
   if (options.importance == nullptr || planned.format == tensor.format) return {};
+  if (takes_gptq(planned, options)) return {};
   const std::size_t matrices = matrices_of(tensor);
   auto entry = options.importance->find(tensor.name, tensor.row_elements(), matrices);
   if (!entry) {
@@ -249,14 +214,23 @@ Report quantize(const weights::Checkpoint& checkpoint, const std::filesystem::pa
   for (const Planned& planned : plan) elements += planned.source->elements();
 
   Writer writer;
-  copy_metadata(checkpoint.metadata(), writer);
+  // A folder's vocabulary is said in GGUF's own words too, for other readers.
+  const TensorInfo* table = checkpoint.find("token_embd.weight");
+  const weights::Metadata metadata =
+      text::with_ggml_vocabulary(checkpoint.metadata(), table ? table->rows() : 0);
+  copy_metadata(metadata, writer);
   writer.add(std::string(kRecipe), options.recipe.name);
-  writer.add(std::string(kFingerprint), fingerprint(checkpoint, plan, options.importance));
+  writer.add(std::string(kFingerprint), fingerprint(checkpoint, plan, options));
   base::ThreadPool pool(options.threads);
   const auto tell = [&](std::uint64_t n) {
     if (options.progress && n < elements)
       options.progress("quantizing", double(n) / double(elements));
   };
+  std::optional<GptqSource> gptq;
+  if (options.hessians != nullptr) {
+    check_gptq(plan, options, report);
+    gptq.emplace(*options.hessians, options.damping, pool);
+  }
   for (const Planned& planned : plan) {
     const TensorInfo& tensor = *planned.source;
     account(planned, report);
@@ -269,16 +243,22 @@ Report quantize(const weights::Checkpoint& checkpoint, const std::filesystem::pa
             const weights::Matrix matrix = weights::rows_of(checkpoint, tensor);
             sink({matrix.bytes, matrix.size_bytes()});
           } else {
-            Encoder(checkpoint, planned, importance, pool).stream(sink, [&](std::uint64_t rows) {
-              tell(before + rows * tensor.row_elements());
-            });
+            Encoder encoder(checkpoint, tensor, planned.format, importance,
+                            takes_gptq(planned, options) ? &*gptq : nullptr, pool);
+            encoder.stream(
+                sink, [&](std::uint64_t rows) { tell(before + rows * tensor.row_elements()); });
+            if (const std::size_t unseen = encoder.without_hessian(); unseen > 0)
+              report.add_note(tensor.name,
+                              fmt::format("{} of {} experts were never seen by the calibration "
+                                          "text: encoded without GPTQ",
+                                          unseen, matrices_of(tensor)));
           }
           done = before + tensor.elements();
           tell(done);
         });
   }
   report.resumed = writer.write_resumable(out);
-  read_back(out, checkpoint.metadata(), plan);
+  read_back(out, metadata, plan);
   if (options.progress) options.progress("quantizing", 1.0);
   return report;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/progress.hpp"
+#include "quantize/hessians.hpp"
 #include "quantize/importance.hpp"
 #include "quantize/recipe.hpp"
 #include "weights/checkpoint.hpp"
@@ -27,6 +28,10 @@ struct Options {
   Recipe recipe;
   std::vector<NamedRule> rules;
   const Importance* importance = nullptr;
+  /// Chooses codes by GPTQ where a matrix's inputs are known. Of the model that is quantized.
+  Hessians* hessians = nullptr;
+  std::string calibration;  ///< a digest of what `hessians` are collected from
+  double damping = 0.01;    ///< of Hessians, a part of the diagonal's mean
   int threads = 1;
   base::Progress progress;
 };
@@ -57,8 +62,8 @@ struct Planned {
 /// that no tensor matches or that do not fit, and what planning the model throws.
 std::vector<Planned> plan_output(const weights::Checkpoint& checkpoint, const Options& options);
 
-/// Writes `out`. Throws lemma::Error, kBadFile among them for a weight that is not finite; `out`
-/// is not there then, or is what it was.
+/// Writes `out`. Throws lemma::Error, kUsage for a format that GPTQ does not know, kBadFile among
+/// them for a weight that is not finite; `out` is not there then, or is what it was.
 Report quantize(const weights::Checkpoint& checkpoint, const std::filesystem::path& out,
                 const Options& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight uses: what a model does with each of its tensors, learned by recording the model for a
-// backend that only takes notes. A tensor that is multiplied with activations as it stands may
+// Weight uses: what a model does with each of its tensors, learned by recording the model with
+// notes in a backend's place. A tensor that is multiplied with activations as it stands may
 // become any format; one that is looked up by position, read as a vector, or seen through a view
 // that reorders it, may not.
 #pragma once
@@ -20,7 +20,7 @@ struct WeightUses {
   std::uint32_t layers = 0;
 };
 
-/// Throws what planning and binding the model throw.
+/// Throws what planning the model and the shapes of its weights throw. Touches no tensor's bytes.
 WeightUses weight_uses(const weights::Checkpoint& checkpoint);
 
 }  // namespace lemma::quantize

@@ -50,9 +50,81 @@ void require_within(const TensorInfo& tensor, const View& view, std::uint64_t li
         fmt::join(tensor.shape, ", "), limit, of_what, view.begin, view.end);
 }
 
+void require_groups(const TensorInfo& tensor, const View& view) {
+  if (tensor.rows() % view.stride == 0) return;
+  raise(ErrorKind::kBadFile, "tensor '{}' of shape [{}]: expected groups of {} rows, found {} rows",
+        tensor.name, fmt::join(tensor.shape, ", "), view.stride, tensor.rows());
+}
+
+void require_whole_blocks(const TensorInfo& tensor, const View& view) {
+  const std::uint64_t block = traits(tensor.format).block_elements;
+  if (view.begin % block == 0 && view.end % block == 0) return;
+  raise(ErrorKind::kUnsupported,
+        "tensor '{}': a part of its rows needs blocks of {} elements to stay whole, found [{}, {})",
+        tensor.name, block, view.begin, view.end);
+}
+
+/// Whether a tensor is a vector: all of its elements along one dimension.
+bool is_vector(const TensorInfo& tensor) {
+  return std::ranges::count_if(tensor.shape, [](std::uint64_t n) { return n != 1; }) <= 1;
+}
+
+void require_vector(const TensorInfo& tensor) {
+  if (is_vector(tensor)) return;
+  raise(ErrorKind::kBadFile, "tensor '{}': expected a vector, found shape [{}]", tensor.name,
+        fmt::join(tensor.shape, ", "));
+}
+
+/// Rows of each matrix of a stack.
+std::uint64_t matrix_rows(const TensorInfo& tensor) {
+  const std::size_t depth = tensor.shape.size();
+  return depth < 2 ? 1 : tensor.shape[depth - 2];
+}
+
+struct Shape {
+  std::uint64_t rows, cols;
+};
+
+/// What `view` makes of a tensor's shape, once everything that it needs has been checked.
+Shape shape_through(const TensorInfo& tensor, const View& view) {
+  const std::uint64_t rows = tensor.rows(), cols = tensor.row_elements();
+  const std::uint64_t taken = view.end - view.begin;
+  switch (view.kind) {
+    case View::Kind::kWhole:
+      return {rows, cols};
+    case View::Kind::kRows:
+      require_within(tensor, view, rows, "rows of the tensor");
+      return {taken, cols};
+    case View::Kind::kStridedRows:
+      require_within(tensor, view, view.stride, "rows of a group");
+      require_groups(tensor, view);
+      return {rows / view.stride * taken, cols};
+    case View::Kind::kColumns:
+      require_within(tensor, view, cols, "elements of a row");
+      require_whole_blocks(tensor, view);
+      return {rows, taken};
+    case View::Kind::kElements:
+      require_single_elements(tensor, "a part of a vector");
+      require_vector(tensor);
+      require_within(tensor, view, tensor.elements(), "elements of the vector");
+      return {1, taken};
+    case View::Kind::kTranspose:
+      require_single_elements(tensor, "a transpose");
+      return {rows / matrix_rows(tensor) * cols, matrix_rows(tensor)};
+    case View::Kind::kAddOne:
+      require_single_elements(tensor, "w + 1");
+      return {rows, cols};
+    case View::Kind::kNegExp:
+      require_single_elements(tensor, "-exp(w)");
+      return {rows, cols};
+  }
+  raise(ErrorKind::kInternal, "tensor '{}': a view of unknown kind", tensor.name);
+}
+
+// The views themselves; their shapes have been checked.
+
 Matrix rows(const TensorInfo& tensor, const View& view) {
   Matrix out = whole(tensor);
-  require_within(tensor, view, out.rows, "rows of the tensor");
   out.bytes = out.row(view.begin);
   out.rows = view.end - view.begin;
   return out;
@@ -60,12 +132,6 @@ Matrix rows(const TensorInfo& tensor, const View& view) {
 
 Matrix strided_rows(const TensorInfo& tensor, const View& view) {
   const Matrix in = whole(tensor);
-  require_within(tensor, view, view.stride, "rows of a group");
-  if (in.rows % view.stride != 0) {
-    raise(ErrorKind::kBadFile,
-          "tensor '{}' of shape [{}]: expected groups of {} rows, found {} rows", tensor.name,
-          fmt::join(tensor.shape, ", "), view.stride, in.rows);
-  }
   const std::uint64_t groups = in.rows / view.stride, taken = view.end - view.begin;
   Matrix out = in;
   out.rows = groups * taken;
@@ -84,14 +150,6 @@ Matrix strided_rows(const TensorInfo& tensor, const View& view) {
 
 Matrix columns(const TensorInfo& tensor, const View& view) {
   const Matrix in = whole(tensor);
-  require_within(tensor, view, in.cols, "elements of a row");
-  const std::uint64_t block = traits(tensor.format).block_elements;
-  if (view.begin % block != 0 || view.end % block != 0) {
-    raise(ErrorKind::kUnsupported,
-          "tensor '{}': a part of its rows needs blocks of {} elements to stay whole, found "
-          "[{}, {})",
-          tensor.name, block, view.begin, view.end);
-  }
   Matrix out = in;
   out.cols = view.end - view.begin;
   const std::size_t run = out.row_bytes(), skip = row_bytes(tensor.format, view.begin);
@@ -102,18 +160,7 @@ Matrix columns(const TensorInfo& tensor, const View& view) {
   return out;
 }
 
-/// Whether a tensor is a vector: all of its elements along one dimension.
-bool is_vector(const TensorInfo& tensor) {
-  return std::ranges::count_if(tensor.shape, [](std::uint64_t n) { return n != 1; }) <= 1;
-}
-
 Matrix elements(const TensorInfo& tensor, const View& view) {
-  require_single_elements(tensor, "a part of a vector");
-  if (!is_vector(tensor)) {
-    raise(ErrorKind::kBadFile, "tensor '{}': expected a vector, found shape [{}]", tensor.name,
-          fmt::join(tensor.shape, ", "));
-  }
-  require_within(tensor, view, tensor.elements(), "elements of the vector");
   Matrix out = whole(tensor);
   out.rows = 1;
   out.cols = view.end - view.begin;
@@ -122,10 +169,8 @@ Matrix elements(const TensorInfo& tensor, const View& view) {
 }
 
 Matrix transpose(const TensorInfo& tensor) {
-  require_single_elements(tensor, "a transpose");
   const std::size_t element = traits(tensor.format).block_bytes;
-  const std::size_t depth = tensor.shape.size();
-  const std::uint64_t r = depth < 2 ? 1 : tensor.shape[depth - 2], c = tensor.row_elements();
+  const std::uint64_t r = matrix_rows(tensor), c = tensor.row_elements();
   const std::uint64_t matrices = tensor.rows() / r;
   const Matrix in = whole(tensor);
   Matrix out = in;
@@ -146,8 +191,7 @@ Matrix transpose(const TensorInfo& tensor) {
 }
 
 template <typename Function>
-Matrix map(const TensorInfo& tensor, std::string_view view, Function function) {
-  require_single_elements(tensor, view);
+Matrix map(const TensorInfo& tensor, Function function) {
   const Matrix in = whole(tensor);
   Matrix out = in;
   AlignedBuffer buffer = AlignedBuffer::uninitialized(tensor.elements() * sizeof(float));
@@ -174,29 +218,36 @@ Matrix resolve(const TensorInfo& tensor, const View& view) {
     case View::Kind::kTranspose:
       return transpose(tensor);
     case View::Kind::kAddOne:
-      return map(tensor, "w + 1", [](float w) { return w + 1.f; });
+      return map(tensor, [](float w) { return w + 1.f; });
     case View::Kind::kNegExp:
-      return map(tensor, "-exp(w)", [](float w) { return -std::exp(w); });
+      return map(tensor, [](float w) { return -std::exp(w); });
   }
   raise(ErrorKind::kInternal, "tensor '{}': a view of unknown kind", tensor.name);
 }
 
 }  // namespace
 
-Matrix bind(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
-            std::uint64_t cols) {
+void check_shape(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
+                 std::uint64_t cols) {
   const TensorInfo& tensor = checkpoint.at(ref.tensor);
-  Matrix matrix = resolve(tensor, ref.view);
+  const Shape shape = shape_through(tensor, ref.view);
+  if (shape.rows == rows && shape.cols == cols) return;
   // A vector lies the same in memory whichever dimension it was stored along.
-  if (rows == 1 && matrix.rows == cols && matrix.cols == 1 && is_vector(tensor)) {
-    std::swap(matrix.rows, matrix.cols);
-  }
-  if (matrix.rows == rows && matrix.cols == cols) return matrix;
+  if (rows == 1 && shape.rows == cols && shape.cols == 1 && is_vector(tensor)) return;
   const std::string seen = ref.view == View::whole()
                                ? ""
-                               : fmt::format(", [{}, {}] in the view", matrix.rows, matrix.cols);
+                               : fmt::format(", [{}, {}] in the view", shape.rows, shape.cols);
   raise(ErrorKind::kBadFile, "tensor '{}': expected shape [{}, {}], found [{}]{}", tensor.name,
         rows, cols, fmt::join(tensor.shape, ", "), seen);
+}
+
+Matrix bind(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
+            std::uint64_t cols) {
+  check_shape(checkpoint, ref, rows, cols);
+  Matrix matrix = resolve(checkpoint.at(ref.tensor), ref.view);
+  matrix.rows = rows;
+  matrix.cols = cols;
+  return matrix;
 }
 
 std::vector<float> to_f32(const Matrix& matrix) {

@@ -79,6 +79,10 @@ struct Matrix {
 Matrix bind(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
             std::uint64_t cols);
 
+/// Throws what bind() would of the tensor's name, its format and its shape, and touches no byte.
+void check_shape(const Checkpoint& checkpoint, const WeightRef& ref, std::uint64_t rows,
+                 std::uint64_t cols);
+
 /// All elements of a bound matrix as f32 (norm weights, biases, tables, tests).
 std::vector<float> to_f32(const Matrix& matrix);
 
