@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lemma/constraint.hpp"
 #include "lemma/error.hpp"
 #include "lemma/sampling.hpp"
 #include "lemma/session.hpp"
@@ -91,6 +92,7 @@ struct Request {
   std::optional<std::size_t> max_tokens;  ///< none: until the context is full
   std::vector<std::string> stop;          ///< stop strings; never part of the text
   bool stop_at_end = true;                ///< stop on end-of-generation tokens
+  std::optional<Constraint> constraint;   ///< a form that the text must have
   int log_probabilities = -1;             ///< >= 0: of each token, with that many best (up to 20)
   ProgressCallback progress;              ///< of a long prefill; on the step loop's thread
 };
@@ -149,7 +151,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Tokenizer& tokenizer() const noexcept;
   MemoryUse memory() const;
 
-  /// Queues a request. Throws kUsage for parameters out of range or ids outside the vocabulary, and
+  /// Queues a request. Throws kUsage for parameters out of range, ids outside the vocabulary or a
+  /// constraint that is malformed (compiling it is done here; the latest ones are kept), and
   /// kContextFull, naming prompt and context length, if the prompt does not fit. (A prompt that
   /// just fits yields one token: the last one is never fed.)
   Generation submit(Request request);

@@ -46,6 +46,7 @@ struct RunOptions {
   bool parse_special = false;
   std::optional<Steering> steering{};
   std::uint32_t prefetch_experts = 0;
+  std::optional<Constraint> constraint{};
 };
 
 struct TokenizeOptions {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "cli/output.hpp"
+
 namespace lemma::cli {
 namespace {
 
@@ -59,6 +61,49 @@ std::optional<Steering> steering_of(const Parser& parser, Steering steering) {
   return std::nullopt;
 }
 
+/// What --json, --json-schema and --grammar were given.
+struct ConstraintWords {
+  bool json = false, compact = false;
+  std::string schema, after;
+  std::filesystem::path grammar;
+};
+
+void add_constraint(Parser& parser, ConstraintWords& words) {
+  parser.flag("--json", words.json, "the text is a JSON object");
+  parser.text("--json-schema", words.schema, "SCHEMA",
+              "the text is JSON that satisfies SCHEMA: a file, or the schema itself, which begins "
+              "with '{'");
+  parser.path("--grammar", words.grammar, "FILE",
+              "the text is one of the GBNF grammar in FILE (docs/constraints.md)");
+  parser.flag("--json-compact", words.compact, "JSON without blanks between its tokens");
+  parser.text("--constrain-after", words.after, "TEXT",
+              "leaves the text free until TEXT comes, such as the end of a reasoning");
+}
+
+std::optional<Constraint> constraint_of(const Parser& parser, const ConstraintWords& words) {
+  const bool schema = parser.given("--json-schema");
+  const bool grammar = parser.given("--grammar");
+  if (int{words.json} + int{schema} + int{grammar} > 1)
+    refuse("--json, --json-schema and --grammar exclude each other");
+  if (words.compact && !words.json && !schema)
+    refuse("--json-compact has no effect without --json or --json-schema");
+  if (!words.json && !schema && !grammar) {
+    if (parser.given("--constrain-after"))
+      refuse("--constrain-after has no effect without --json, --json-schema or --grammar");
+    return std::nullopt;
+  }
+  Constraint made = Constraint::json_object();
+  if (schema) {
+    const bool is_text = words.schema.find_first_not_of(" \t\r\n") != std::string::npos &&
+                         words.schema[words.schema.find_first_not_of(" \t\r\n")] == '{';
+    made.text = is_text ? words.schema : read_file(words.schema);
+  }
+  if (grammar) made = Constraint::grammar(read_file(words.grammar));
+  made.compact = words.compact;
+  made.after = words.after;
+  return made;
+}
+
 }  // namespace
 
 CommandLine parse_run(Arguments arguments) {
@@ -84,6 +129,8 @@ CommandLine parse_run(Arguments arguments) {
   parser.number<std::uint32_t>("--prefetch-experts", options.prefetch_experts, {1, 65536}, "N",
                                "experts of a layer to read from the file ahead of their use, by a "
                                "guess at the router's choice (default: none)");
+  ConstraintWords constraint;
+  add_constraint(parser, constraint);
   parser.number<std::size_t>("--max-tokens", options.max_tokens,
                              {1, std::numeric_limits<std::size_t>::max()}, "N",
                              "tokens to generate at most (default: until the context is full)");
@@ -104,6 +151,7 @@ CommandLine parse_run(Arguments arguments) {
     options.steering = steering_of(parser, std::move(steering));
     for (const std::string& stop : options.stop)
       if (stop.empty()) refuse("--stop: an empty text would end every run at once");
+    options.constraint = constraint_of(parser, constraint);
     parser.report_idle_machine_options(options.model);
     return std::move(options);
   });

@@ -132,6 +132,7 @@ int run(const RunOptions& options) {
                                           .seed = options.seed,
                                           .max_tokens = options.max_tokens,
                                           .stop = options.stop,
+                                          .constraint = options.constraint,
                                           .progress = progress.callback()});
   std::atomic<bool> signalled = false, output_closed = false;
   const Interruption interruption([&](Interruption::Cause cause) {

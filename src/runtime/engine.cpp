@@ -62,7 +62,8 @@ ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
           .context = model.context(),
           .class_ignored = has_one_definition(model, options),
           .has_head = model.program().vocabulary != 0,
-          .whole_prompts = model.program().whole_prompts};
+          .whole_prompts = model.program().whole_prompts,
+          .constraints = std::make_shared<text::constraint::ProgramCache>(model.tokenizer())};
 }
 
 /// The steering first, so that other observers see what the model goes on with.

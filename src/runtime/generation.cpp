@@ -22,6 +22,8 @@ Request checked(Request request, const ModelFacts& facts) {
   for (const auto& bias : request.sampling.logit_bias) {
     check_tokens("logit_bias", std::span(&bias.first, 1), facts);
   }
+  if (request.constraint && !request.stop_at_end)
+    base::raise(ErrorKind::kUsage, "a constrained text ends with an end token: stop_at_end is off");
   if (request.log_probabilities < -1 || request.log_probabilities > kMaxTop) {
     base::raise(ErrorKind::kUsage,
                 "log_probabilities: expected -1 (none) or a number from 0 to {}, found {}", kMaxTop,
@@ -44,6 +46,13 @@ std::vector<std::uint8_t> fence_of(const ModelFacts& facts) {
   return fence;
 }
 
+std::unique_ptr<text::constraint::Matcher> matcher_of(const Request& request,
+                                                      const ModelFacts& facts) {
+  if (!request.constraint) return nullptr;
+  if (facts.constraints) return facts.constraints->matcher(*request.constraint);
+  return text::constraint::ProgramCache(facts.tokenizer).matcher(*request.constraint);
+}
+
 }  // namespace
 
 GenerationJob::GenerationJob(Request request, std::shared_ptr<const ModelFacts> facts)
@@ -51,6 +60,7 @@ GenerationJob::GenerationJob(Request request, std::shared_ptr<const ModelFacts> 
       facts_(std::move(facts)),
       random_(0),
       fence_(fence_of(*facts_)),
+      constraint_(matcher_of(request_, *facts_)),
       text_(*facts_->tokenizer),
       stop_(request_.stop),
       history_(request_.prompt),
@@ -105,9 +115,30 @@ bool GenerationJob::advance(std::size_t, std::span<const float> logits) {
   return logits.empty() || choose(logits);
 }
 
+/// A token that the constraint, if there is one, allows, and the constraint goes on by it.
+TokenId GenerationJob::sample(std::span<const float> logits) {
+  const auto draw = [&] {
+    return algorithm::sample(request_.sampling, logits, history_, fence_, random_);
+  };
+  if (!constraint_) return draw();
+  fence_.resize(facts_->vocabulary);
+  if (!constraint_->mask(fence_)) {
+    base::raise(ErrorKind::kUnsupported,
+                "the constraint leaves nothing to choose behind {} tokens: no token of this "
+                "vocabulary goes on, and the text may not end here",
+                usage_.generated_tokens);
+  }
+  // Before the constrained text begins, only the token itself shows that it begins wrongly.
+  for (;;) {
+    const TokenId id = draw();
+    if (constraint_->take(id)) return id;
+    fence_[std::size_t(id)] = 0;
+  }
+}
+
 /// One turn: choose, emit, and decide whether the token is fed.
 bool GenerationJob::choose(std::span<const float> logits) {
-  const TokenId id = algorithm::sample(request_.sampling, logits, history_, fence_, random_);
+  const TokenId id = sample(logits);
   if (request_.stop_at_end && facts_->tokenizer->is_end_of_generation(id)) {
     finish_ = FinishReason::kStop;
     return false;
@@ -124,7 +155,7 @@ bool GenerationJob::choose(std::span<const float> logits) {
   ++usage_.generated_tokens;
   push(std::move(event));
 
-  if (stop_.matched()) {
+  if (stop_.matched() || (constraint_ && constraint_->finished())) {
     finish_ = FinishReason::kStop;
   } else if (usage_.generated_tokens == request_.max_tokens || history_.size() > facts_->context) {
     finish_ = FinishReason::kLength;

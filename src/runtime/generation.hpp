@@ -3,7 +3,8 @@
 // emits it and feeds it, until something ends it:
 //   - an end-of-generation token is neither emitted nor fed;
 //   - the last token that max_tokens or the context allows is emitted but not fed;
-//   - a stop string ends it after the token that completed the string.
+//   - a stop string ends it after the token that completed the string;
+//   - so does a constraint whose text is complete.
 // Sampling and text belong to the loop's thread, the queue of events to both sides.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "runtime/job.hpp"
 #include "runtime/model_facts.hpp"
 #include "runtime/text_stop.hpp"
+#include "text/constraint/matcher.hpp"
 #include "text/detokenizer.hpp"
 
 namespace lemma::runtime {
@@ -55,6 +57,7 @@ class GenerationJob final : public Job {
   using Clock = std::chrono::steady_clock;
 
   bool choose(std::span<const float> logits);
+  TokenId sample(std::span<const float> logits);
   void push(Event event);
   Event last_event();
   void note_times(Clock::time_point now);
@@ -66,6 +69,7 @@ class GenerationJob final : public Job {
   std::unique_ptr<state::Sequence> sequence_;
   algorithm::Random random_;
   std::vector<std::uint8_t> fence_;  ///< excludes ids that the tokenizer cannot spell; or empty
+  std::unique_ptr<text::constraint::Matcher> constraint_;  ///< or null; sets the fence each turn
   text::Detokenizer text_;
   TextStop stop_;
   std::vector<TokenId> history_;  ///< prompt and emitted tokens

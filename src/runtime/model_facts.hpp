@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lemma/tokenizer.hpp"
+#include "text/constraint/program_cache.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lemma::runtime {
@@ -22,6 +23,8 @@ struct ModelFacts {
   bool class_ignored = false;
   bool has_head = true;        ///< false: the model ends in hidden states
   bool whole_prompts = false;  ///< rows look ahead, so that no history can be continued
+  /// Of constraints that requests came with; null: each is compiled for itself.
+  std::shared_ptr<text::constraint::ProgramCache> constraints = nullptr;
 };
 
 /// Throws kUnsupported where the model cannot continue a text; `what` names who asks.
