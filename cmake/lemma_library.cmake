@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# lemma_library(NAME [DEPS target...] [TEST_DEPS target...])
+# lemma_library(NAME [DEPS target...] [TEST_DEPS target...] [EXCLUDE regex...] [SHARDS n])
 #
 # Makes the static library lemma_NAME of the sources in the current folder and below, and the test
 # program NAME_test of the *_test.cpp files beside them. Fuzz targets (*_fuzz.cpp) become libFuzzer
 # programs when LEMMA_FUZZ is on, and replay programs (fuzz_NAME_STEM, run over tests/corpus/STEM)
-# otherwise. Folders that build themselves (kernels) are left to their own CMakeLists.txt.
+# otherwise. SHARDS: see lemma_add_test. Folders that build themselves (kernels) are left to their own
+# CMakeLists.txt.
+include(${CMAKE_CURRENT_LIST_DIR}/lemma_test.cmake)
 function(lemma_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "DEPS;TEST_DEPS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(pattern IN LISTS ARG_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${pattern}")
@@ -23,6 +25,7 @@ function(lemma_library name)
     target_include_directories(lemma_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
                                                     ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(lemma_${name} PUBLIC ${ARG_DEPS} PRIVATE lemma_warnings)
+    lemma_quick_library(lemma_${name})
   else()
     add_library(lemma_${name} INTERFACE)
     target_include_directories(lemma_${name} INTERFACE ${PROJECT_SOURCE_DIR}/include
@@ -31,10 +34,9 @@ function(lemma_library name)
   endif()
 
   if(LEMMA_BUILD_TESTS AND tests)
-    add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE lemma_${name} lemma_warnings lemma_test_main
-                                               ${ARG_TEST_DEPS})
-    add_test(NAME ${name} COMMAND ${name}_test)
+    lemma_test_program(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE lemma_${name} ${ARG_TEST_DEPS})
+    lemma_add_test(${name} ${name}_test SHARDS ${ARG_SHARDS})
   endif()
 
   foreach(fuzzer IN LISTS fuzzers)
