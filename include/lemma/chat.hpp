@@ -86,6 +86,7 @@ enum class ToolSyntax : std::uint8_t {
   kGranite,       ///< <|tool_call|> and a JSON list
   kCommandR,      ///< <|START_ACTION|>
   kCommandRPlus,  ///< Action: and a fenced JSON list
+  kGigaChat,      ///< one call, as a message of the role "function call"
 };
 std::string_view to_string(ToolSyntax syntax);
 /// By the words that to_string() gives. Throws kUsage, with the list, for another.
@@ -114,8 +115,9 @@ class ChatTemplate {
  public:
   /// Throws kTemplate, with line and column, for what is not a template.
   static ChatTemplate parse(std::string_view source, std::string bos = "", std::string eos = "");
-  /// That of a model, or a .jinja file. Throws kNotFound for a model without one.
-  static ChatTemplate open(const std::filesystem::path& path);
+  /// That of a model, or a .jinja file; with `name` one of the model's further templates. Throws
+  /// kNotFound, with the names that there are, for a model without it.
+  static ChatTemplate open(const std::filesystem::path& path, std::string_view name = {});
 
   /// The text for any variables, a JSON object; bos_token and eos_token are the model's unless they
   /// are given. Throws kTemplate.

@@ -66,6 +66,7 @@ struct EngineOptions {
   /// sequence is decoded; 0: none. For models larger than memory whose weights are used as they
   /// lie in the file; never changes a result.
   std::uint32_t prefetch_experts = 0;
+  TokenizerOptions tokenizer{};
   ProgressCallback progress;  ///< of loading; on the calling thread
 };
 

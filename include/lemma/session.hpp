@@ -6,16 +6,22 @@
 //
 //   auto session = engine->session();
 //   session->sync(prompt);                      // computes only what is new
-//   TokenId next = argmax(session->logits());
+//   Sampler sampler({.temperature = 0.8f});
+//   TokenId next = session->choose(sampler);
 //   session->decode(next);
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
+#include "lemma/sampling.hpp"
 #include "lemma/tokenizer.hpp"
 
 namespace lemma {
@@ -30,6 +36,31 @@ struct SyncResult {
 struct RewindResult {
   std::size_t length = 0;  ///< the length now: as wished, or the next shorter reachable one
   std::string reason;      ///< why not as wished; empty otherwise
+};
+
+/// How a long call can be watched and ended.
+struct CallOptions {
+  /// Asked to stop, the call ends after the step that is running and throws kCancelled; the
+  /// timeline is then as it was before, or shorter.
+  std::stop_token stop{};
+  std::function<void(double fraction)> progress{};  ///< after each step, on the loop's thread
+};
+
+/// Draws tokens by sampling parameters. The state of its random numbers belongs to one answer, so
+/// that a seed gives the same answer whatever else is asked in between.
+class Sampler {
+ public:
+  /// Throws kUsage for parameters out of range. Without a seed: a fresh one.
+  explicit Sampler(Sampling sampling, std::optional<std::uint64_t> seed = {});
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
+  ~Sampler();
+  std::uint64_t seed() const noexcept;
+
+ private:
+  friend class Session;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// What a session held when it was saved: tokens, state and logits, in memory. It shares pages with
@@ -58,14 +89,18 @@ class Session {
   /// Tokens that this session generated are entered anew. Throws kContextFull, kOutOfMemory,
   /// kUsage (ids outside the vocabulary), kUnsupported (a model without logits, or whose rows look
   /// ahead); the timeline is then as it was before, or shorter.
-  SyncResult sync(std::span<const TokenId> tokens);
+  SyncResult sync(std::span<const TokenId> tokens, const CallOptions& call = {});
   /// Appends prompt tokens.
-  void append(std::span<const TokenId> tokens);
+  void append(std::span<const TokenId> tokens, const CallOptions& call = {});
   /// Appends one generated token.
   void decode(TokenId token);
   /// Cuts the timeline back. Keys and values can be cut anywhere, sliding windows a little way, and
   /// recurrent state only to the end of a prompt of which a snapshot is held.
   RewindResult rewind(std::size_t length);
+
+  /// A token by the logits after the last one; penalties look at the whole timeline. Throws kUsage
+  /// where there are no logits, or a bias or a penalty cannot be applied.
+  TokenId choose(Sampler& sampler) const;
 
   /// The timeline as it is now. Throws kOutOfMemory.
   SavedSession save() const;

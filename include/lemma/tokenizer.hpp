@@ -67,11 +67,13 @@ class Tokenizer {
   std::string piece(TokenId id) const;
   /// The token as the vocabulary spells it. Throws kUsage for an id outside the vocabulary.
   std::string token_text(TokenId id) const;
-  /// A stream for tokens that continue a text.
-  TextStream stream() const;
+  /// A stream for tokens that continue a text. With `show_special`, control tokens are spelt, which
+  /// is what a ChatParser takes.
+  TextStream stream(bool show_special = false) const;
 
   std::size_t vocabulary_size() const noexcept;
   std::optional<TokenId> bos() const noexcept;
+  std::optional<TokenId> eos() const noexcept;
   bool is_end_of_generation(TokenId id) const;
   /// True if `ids` begin with BOS twice: typed by a person and added by the checkpoint's rule.
   bool starts_with_two_bos(std::span<const TokenId> ids) const noexcept;

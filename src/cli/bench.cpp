@@ -11,6 +11,7 @@
 
 #include "base/raise.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/check.hpp"
@@ -38,10 +39,10 @@ std::vector<TokenId> some_tokens(std::size_t count, std::uint32_t vocabulary) {
 
 /// Throws kInternal where the logits of a short prompt differ from the reference's.
 eval::CheckReport compare_with_reference(eval::ModelRun& run, const BenchOptions& options) {
-  eval::ModelRun reference({.path = options.model.path,
-                            .backend = BackendKind::kReference,
-                            .kv = options.model.kv,
-                            .context = options.model.context});
+  eval::ModelRunOptions plain = model_run_options(options.model, {});
+  plain.backend = BackendKind::kReference;
+  plain.threads = 0;
+  eval::ModelRun reference(plain);
   const auto tokens = some_tokens(kCheckPrompt + kCheckGenerated, run.model().plan().vocabulary);
   const bool int8 = options.model.backend != BackendKind::kReference &&
                     options.model.numerics == NumericsMode::kFast;
@@ -166,13 +167,7 @@ void print(eval::ModelRun& run, const BenchOptions& options, std::uint32_t promp
 
 int bench(const BenchOptions& options) {
   ProgressBar progress;
-  eval::ModelRun run({.path = options.model.path,
-                      .backend = options.model.backend,
-                      .threads = options.model.threads,
-                      .kv = options.model.kv,
-                      .numerics = options.model.numerics,
-                      .context = options.model.context,
-                      .progress = progress.callback()});
+  eval::ModelRun run(model_run_options(options.model, progress.callback()));
   const std::uint32_t context = run.model().context();
   const std::uint32_t room = context > options.generate ? context - options.generate : 0;
   const std::uint32_t prompt = options.prompt.value_or(std::min(kPrompt, room));

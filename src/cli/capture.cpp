@@ -9,6 +9,7 @@
 
 #include "base/raise.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/route_recorder.hpp"
@@ -94,13 +95,7 @@ void build_steering(eval::ModelRun& run, const CaptureOptions& options, Progress
 
 int capture(const CaptureOptions& options) {
   ProgressBar progress;
-  eval::ModelRun run({.path = options.model.path,
-                      .backend = options.model.backend,
-                      .threads = options.model.threads,
-                      .kv = options.model.kv,
-                      .numerics = options.model.numerics,
-                      .context = options.model.context,
-                      .progress = progress.callback()});
+  eval::ModelRun run(model_run_options(options.model, progress.callback()));
   const backend::Program& program = run.model().program();
   if (options.list) {
     const std::vector<std::string> all = {"*"};

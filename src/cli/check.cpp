@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/tokens_file.hpp"
@@ -152,13 +153,7 @@ std::string to_text(const eval::CheckReport& report, const CheckOptions& options
 
 int check(const CheckOptions& options) {
   ProgressBar progress;
-  const eval::ModelRunOptions machine{.path = options.model.path,
-                                      .backend = options.model.backend,
-                                      .threads = options.model.threads,
-                                      .kv = options.model.kv,
-                                      .numerics = options.model.numerics,
-                                      .context = options.model.context,
-                                      .progress = progress.callback()};
+  const eval::ModelRunOptions machine = model_run_options(options.model, progress.callback());
   eval::ModelRunOptions plain = machine;
   plain.backend = BackendKind::kReference;
   plain.threads = 0;

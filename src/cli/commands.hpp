@@ -8,6 +8,7 @@
 namespace lemma::cli {
 
 int run(const RunOptions& options);
+int run_chat(const ChatOptions& options);
 int render(const RenderOptions& options);
 int tokenize(const TokenizeOptions& options);
 int detokenize(const DetokenizeOptions& options);

@@ -16,6 +16,7 @@
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/compare.hpp"
@@ -52,13 +53,9 @@ std::string to_json(const eval::Perplexity& result, const EvalOptions& options,
 
 eval::ModelRun open(const EvalOptions& options, const std::filesystem::path& path,
                     ProgressBar& progress) {
-  return eval::ModelRun({.path = path,
-                         .backend = options.model.backend,
-                         .threads = options.model.threads,
-                         .kv = options.model.kv,
-                         .numerics = options.model.numerics,
-                         .context = options.model.context,
-                         .progress = progress.callback()});
+  eval::ModelRunOptions settings = model_run_options(options.model, progress.callback());
+  settings.path = path;
+  return eval::ModelRun(settings);
 }
 
 void report_perplexity(eval::ModelRun& run, const std::vector<TokenId>& tokens,

@@ -12,6 +12,7 @@
 
 #include "base/raise.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/explain_views.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
@@ -52,13 +53,7 @@ void publish(const std::filesystem::path& path, const std::string& page) {
 
 int explain(const ExplainOptions& options) {
   ProgressBar progress;
-  eval::ModelRun run({.path = options.model.path,
-                      .backend = options.model.backend,
-                      .threads = options.model.threads,
-                      .kv = options.model.kv,
-                      .numerics = options.model.numerics,
-                      .context = options.model.context,
-                      .progress = progress.callback()});
+  eval::ModelRun run(model_run_options(options.model, progress.callback()));
   const std::vector<TokenId> prompt = tokens_of(options, *run.model().tokenizer());
   const eval::Explanation explanation =
       eval::explain(run, prompt,

@@ -17,7 +17,6 @@ namespace lemma::cli {
 namespace {
 
 constexpr char kSignalled = 's', kQuit = 'q';
-constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 /// Where the signal handler writes; -1 while there is no Interruption.
 std::atomic<int> signal_pipe{-1};
@@ -30,26 +29,29 @@ extern "C" void on_signal(int) {
   errno = saved;
 }
 
-void set_handler(void (*handler)(int)) {
+void set_handler(void (*handler)(int), Interruption::Again again) {
   struct sigaction action = {};
   action.sa_handler = handler;
   // The second signal finds the default action, which ends the process.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : kSignals) ::sigaction(signal, &action, nullptr);
+  const bool ends = again == Interruption::Again::kEndsProcess;
+  action.sa_flags = (ends ? static_cast<int>(SA_RESETHAND) : 0) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  if (ends) ::sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
 
-Interruption::Interruption(std::function<void(Cause)> callback) : callback_(std::move(callback)) {
+Interruption::Interruption(std::function<void(Cause)> callback, Again again)
+    : callback_(std::move(callback)), again_(again) {
   if (::pipe2(pipe_, O_CLOEXEC) != 0)
     base::raise(ErrorKind::kIo, "cannot make a pipe: {}", std::strerror(errno));
   signal_pipe = pipe_[1];
   thread_ = std::thread([this] { watch(); });
-  set_handler(on_signal);
+  set_handler(on_signal, again_);
 }
 
 Interruption::~Interruption() {
-  set_handler(SIG_DFL);
+  set_handler(SIG_DFL, again_);
   signal_pipe = -1;
   static_cast<void>(!::write(pipe_[1], &kQuit, 1));
   thread_.join();

@@ -16,6 +16,7 @@
 
 #include "base/raise.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/model_run.hpp"
@@ -151,15 +152,11 @@ void write_with_drafts(eval::ModelRun& run, const std::vector<TokenId>& tokens,
 int logits(const LogitsOptions& options) {
   ProgressBar progress;
   const std::vector<TokenId> tokens = eval::parse_tokens(read_file(options.tokens), options.tokens);
-  eval::ModelRun run({.path = options.model.path,
-                      .backend = options.model.backend,
-                      .threads = options.model.threads,
-                      .kv = options.model.kv,
-                      .numerics = options.model.numerics,
-                      .context = options.model.context,
-                      .progress = progress.callback(),
-                      .draft_file = options.draft,
-                      .drafts = !options.draft_out.empty()});
+  eval::ModelRunOptions settings = model_run_options(options.model, progress.callback());
+  settings.draft_file = options.draft;
+  settings.drafts = !options.draft_out.empty();
+  settings.tokenizer_may_lack = true;
+  eval::ModelRun run(settings);
   if (!options.draft_out.empty()) {
     progress.clear();
     write_with_drafts(run, tokens, options);

@@ -21,6 +21,7 @@ using namespace lemma;
 
 struct Dispatch {
   int operator()(const cli::RunOptions& options) const { return cli::run(options); }
+  int operator()(const cli::ChatOptions& options) const { return cli::run_chat(options); }
   int operator()(const cli::RenderOptions& options) const { return cli::render(options); }
   int operator()(const cli::TokenizeOptions& options) const { return cli::tokenize(options); }
   int operator()(const cli::DetokenizeOptions& options) const { return cli::detokenize(options); }

@@ -17,6 +17,7 @@ struct Subcommand {
 };
 constexpr Subcommand kSubcommands[] = {
     {"run", "continue a prompt", parse_run},
+    {"chat", "talk with a model", parse_chat},
     {"render", "a conversation as its prompt", parse_render},
     {"tokenize", "token ids of a text", parse_tokenize},
     {"detokenize", "text of token ids", parse_detokenize},

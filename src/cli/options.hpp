@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/chat/settings.hpp"
 #include "lemma/chat.hpp"
 #include "lemma/engine.hpp"
 
@@ -28,6 +29,7 @@ struct ModelOptions {
   KvFormat kv = KvFormat::kF16;
   NumericsMode numerics = NumericsMode::kFast;
   std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
+  std::string pre{};          ///< the pre-tokenizer in place of the file's; empty: the file's
 };
 
 /// A text given as an argument; "-" stands for standard input, read to its end.
@@ -59,11 +61,26 @@ struct TokenizeOptions {
 struct RenderOptions {
   std::filesystem::path model;  ///< or a .jinja file
   std::filesystem::path input;  ///< a JSON object; "-": standard input
+  std::string template_name;    ///< one of the model's; empty: the default
   std::optional<ChatTime> now{};
+};
+
+struct ChatOptions {
+  ModelOptions model{};
+  chat::Settings settings{
+      .sampling = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}};
+  std::string system;                                  ///< empty: none
+  std::optional<std::filesystem::path> template_file;  ///< in place of the model's
+  std::string template_name;                           ///< one of the model's; empty: the default
+  std::optional<std::filesystem::path> tools, load;
+  std::optional<bool> show_reasoning;  ///< none: on a terminal
+  bool whole = false;                  ///< standard input is one message
+  bool allow_tools = false;
 };
 
 struct DetokenizeOptions {
   std::filesystem::path model;
+  std::string pre;
   std::vector<TokenId> ids;
   bool from_stdin = false;  ///< ids are read from standard input instead
   bool show_special = false;
@@ -158,8 +175,8 @@ struct RemoveOptions {
   std::string model;  ///< as `list` shows it
 };
 
-using Command = std::variant<RunOptions, RenderOptions, TokenizeOptions, DetokenizeOptions,
-                             LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
+using Command = std::variant<RunOptions, ChatOptions, RenderOptions, TokenizeOptions,
+                             DetokenizeOptions, LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
                              CaptureOptions, ExplainOptions, ShowFilesOptions, QuantizeOptions,
                              PullOptions, ListOptions, RemoveOptions>;
 

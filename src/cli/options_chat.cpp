@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the commands around conversations.
 #include <cstdio>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -41,6 +43,8 @@ CommandLine parse_render(Arguments arguments) {
   parser.model(options.model);
   parser.path("INPUT", options.input, "", "a JSON file; - reads standard input");
   parser.require("INPUT");
+  parser.text("--template-name", options.template_name, "NAME",
+              "one of the model's further templates; a wrong name lists them");
   parser.text("--now", now, "TIME",
               "the time that the template sees, such as 2025-07-04T12:34:56 (default: local time)");
   ModelOptions idle;
@@ -48,6 +52,49 @@ CommandLine parse_render(Arguments arguments) {
   return parser.parse(std::move(arguments), [&]() -> Command {
     parser.report_idle_machine_options();
     if (!now.empty()) options.now = parse_time(now);
+    return std::move(options);
+  });
+}
+
+CommandLine parse_chat(Arguments arguments) {
+  Parser parser(
+      "chat", "MODEL [options]",
+      "Talks with a model. On a terminal: lines are edited, answers stream, Ctrl-C stops an "
+      "answer, "
+      "/help lists the\ncommands. In a pipe: each line of standard input is a message (or a "
+      "/command), answers alone go to stdout; status 1\nmeans that something was not done. A line "
+      "that ends in \\ goes on in the next, and a message may stand between\n\"\"\" and \"\"\".",
+      "lemma chat model.gguf --system \"Answer in one sentence.\"");
+  ChatOptions options;
+  chat::Settings& settings = options.settings;
+  parser.model(options.model.path);
+  parser.text("--system", options.system, "TEXT", "the system message");
+  parser.path("--template", options.template_file, "FILE",
+              "a chat template (.jinja) in place of the model's");
+  parser.text("--template-name", options.template_name, "NAME",
+              "one of the model's further templates; a wrong name lists them");
+  parser.path("--load", options.load, "FILE", "go on with a conversation that /save wrote");
+  parser.path("--tools", options.tools, "FILE",
+              "tools that the model may call: OpenAI's list, and for each a \"command\"");
+  parser.flag("--allow-tools", options.allow_tools, "run tools without asking");
+  parser.flag("--whole", options.whole, "standard input, to its end, is one message");
+  parser.word<std::optional<bool>>("--thinking", settings.thinking, {{"on", true}, {"off", false}},
+                                   "for templates that have the switch (default: theirs)");
+  parser.word<std::optional<bool>>("--reasoning", options.show_reasoning,
+                                   {{"show", true}, {"hide", false}},
+                                   "print the reasoning too (default: on a terminal)");
+  parser.number<std::size_t>("--max-tokens", settings.max_tokens,
+                             {1, std::numeric_limits<std::size_t>::max()}, "N",
+                             "tokens of an answer at most (default: until the context is full)");
+  add_sampling(parser, settings.sampling, settings.seed);
+  parser.loading(options.model);
+  parser.machine(options.model);
+  return parser.parse(std::move(arguments), [&]() -> Command {
+    parser.refuse_together("--template-name", "--template", "the file is the template");
+    if (options.allow_tools && !options.tools)
+      parser.report("--allow-tools has no effect until /tools names a file");
+    refuse_idle_sampling(parser, settings.sampling);
+    parser.report_idle_machine_options(options.model);
     return std::move(options);
   });
 }

@@ -11,9 +11,7 @@
 #include "cli/output.hpp"
 
 namespace lemma::cli {
-namespace {
 
-/// What `run` and `explain` take.
 void add_sampling(Parser& parser, Sampling& s, std::optional<std::uint64_t>& seed) {
   parser.number<float>("--temp", s.temperature, {0.f, 100.f}, "T",
                        "temperature; 0 always takes the likeliest token (default 0.8)");
@@ -33,7 +31,7 @@ void add_sampling(Parser& parser, Sampling& s, std::optional<std::uint64_t>& see
                        "subtracted for each time that it occurred (default 0)");
   parser.number<std::uint64_t>("--seed", seed, {0, std::numeric_limits<std::uint64_t>::max()}, "S",
                                "of the draws; the same seed gives the same text (default: a fresh "
-                               "one, printed at the end)");
+                               "one)");
 }
 
 void refuse_idle_sampling(const Parser& parser, const Sampling& sampling) {
@@ -42,6 +40,8 @@ void refuse_idle_sampling(const Parser& parser, const Sampling& sampling) {
     if (parser.given(option))
       refuse(fmt::format("{} has no effect with --temp 0: nothing is drawn", option));
 }
+
+namespace {
 
 void add_steering(Parser& parser, Steering& steering) {
   constexpr float kMost = std::numeric_limits<float>::max();
@@ -136,7 +136,7 @@ CommandLine parse_run(Arguments arguments) {
                              "tokens to generate at most (default: until the context is full)");
   parser.repeated("--stop", options.stop, "TEXT",
                   "ends the run where the text contains TEXT, which is not printed; repeatable");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.flag("--parse-special", options.parse_special,
               "text that spells a control token, such as <s>, becomes that token");
   parser.machine(options.model);
@@ -175,7 +175,7 @@ CommandLine parse_explain(Arguments arguments) {
   parser.path("--html", options.html, "FILE",
               "also write one page with pictures, which needs nothing else");
   parser.flag("--json", options.json, "all of it as JSON");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     options.prompt = text_argument(std::move(prompt));

@@ -52,7 +52,7 @@ CommandLine parse_logits(Arguments arguments) {
               "run the model's draft block too and write its logits here, [T - 1, V]: row i read "
               "token i + 1 and predicts the one after it (further blocks: FILE.1, ...)");
   parser.model_option("--draft", options.draft, "FILE", "take the draft block from this file");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     parser.refuse_together("--cut", "--stepwise", "every position is cut already");
@@ -82,7 +82,7 @@ CommandLine parse_show(Arguments arguments) {
               "read every tensor: its checksum, its size, and whether its numbers are finite");
   parser.model_option("--diff", other, "MODEL",
                       "keys and tensors in which this model differs, and by how much");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     parser.refuse_together("--verify", "--diff", "one at a time");
@@ -122,7 +122,7 @@ CommandLine parse_capture(Arguments arguments) {
                  "two files of prompts, one a line: towards the first, away from the second");
   parser.word<bool>("--rows", options.all_rows, {{"last", false}, {"all", true}},
                     "of each prompt: its last token's row, or the mean over all (default last)");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     if (parser.given("--sites")) options.sites = parse_list("--sites", sites);

@@ -59,7 +59,7 @@ CommandLine parse_check(Arguments arguments) {
               "feed each site the reference's rows, so that an error shows where it is made");
   parser.flag("--sites", options.sites, "list every site of every layer, not only the worst ones");
   parser.flag("--json", options.json, "the report as JSON, with every site");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     if (parser.given("--tokens")) take_tokens(tokens, options);
@@ -88,7 +88,7 @@ CommandLine parse_bench(Arguments arguments) {
                                "repetitions; median and best are printed (default 3)");
   parser.flag("--no-check", no_check, "do not compare with the reference");
   parser.flag("--json", options.json, "the result as JSON");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     options.check = !no_check;
@@ -128,7 +128,7 @@ CommandLine parse_eval(Arguments arguments) {
   parser.path("--save-logits", options.save_logits, "FILE",
               "write the logits of every token, 4 bytes for each word of the vocabulary");
   parser.flag("--json", options.json, "the result as JSON");
-  parser.context(options.model);
+  parser.loading(options.model);
   parser.machine(options.model);
   return parser.parse(std::move(arguments), [&]() -> Command {
     parser.refuse_together("--against", "--against-logits", "one comparison at a time");

@@ -25,8 +25,7 @@ CommandLine parse_tokenize(Arguments arguments) {
   parser.flag("--parse-special", options.parse_special,
               "text that spells a control token, such as <s>, becomes that token");
   parser.flag("--json", options.json, "ids and pieces as JSON");
-  parser.text("--pre", options.pre, "NAME",
-              "cut words by the rules of this name in place of the file's; a wrong name lists all");
+  parser.pre_tokenizer(options.pre);
   ModelOptions idle;
   parser.machine(idle);
   return parser.parse(std::move(arguments), [&]() -> Command {
@@ -48,6 +47,7 @@ CommandLine parse_detokenize(Arguments arguments) {
   parser.rest("IDS", ids, "", "token ids; - reads them from standard input");
   parser.require("IDS");
   parser.flag("--special", options.show_special, "show control tokens as they are spelt");
+  parser.pre_tokenizer(options.pre);
   ModelOptions idle;
   parser.machine(idle);
   return parser.parse(std::move(arguments), [&]() -> Command {

@@ -149,9 +149,15 @@ void Parser::machine(ModelOptions& options) {
                      "stay f32 (default fast)");
 }
 
-void Parser::context(ModelOptions& options) {
+void Parser::loading(ModelOptions& options) {
   number<std::uint32_t>("--ctx", options.context, {1, kMaxU32}, "N",
                         "tokens that the context holds (default: the model's own, at most 4096)");
+  pre_tokenizer(options.pre);
+}
+
+void Parser::pre_tokenizer(std::string& target) {
+  text("--pre", target, "NAME",
+       "cut words by the rules of this name in place of the file's; a wrong name lists all");
 }
 
 bool Parser::given(const char* name) const {

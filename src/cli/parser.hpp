@@ -123,7 +123,9 @@ class Parser {
         name, [&target](const std::string& given) { target = resolve_model(given); }, unit, about);
   }
   void machine(ModelOptions& options);
-  void context(ModelOptions& options);
+  /// --ctx and --pre: what every command takes that loads a model whole.
+  void loading(ModelOptions& options);
+  void pre_tokenizer(std::string& target);
 
   bool given(const char* name) const;
   void refuse_together(const char* name, const char* other, const std::string& why) const;

@@ -25,7 +25,7 @@ std::string rendered(const ChatTemplate& chat, const RenderOptions& options) {
 }  // namespace
 
 int render(const RenderOptions& options) {
-  write_out(rendered(ChatTemplate::open(options.model), options));
+  write_out(rendered(ChatTemplate::open(options.model, options.template_name), options));
   return kDone;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/engine_options.hpp"
 #include "cli/interruption.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
@@ -116,16 +117,10 @@ Event stream(Generation& generation, const Engine& engine, const std::vector<Tok
 
 int run(const RunOptions& options) {
   ProgressBar progress;
-  const auto engine =
-      Engine::open(options.model.path, {.backend = options.model.backend,
-                                        .threads = options.model.threads,
-                                        .kv = options.model.kv,
-                                        .numerics = options.model.numerics,
-                                        .context = options.model.context,
-                                        .max_sequences = 1,
-                                        .steering = options.steering,
-                                        .prefetch_experts = options.prefetch_experts,
-                                        .progress = progress.callback()});
+  EngineOptions machine = engine_options(options.model, progress.callback());
+  machine.steering = options.steering;
+  machine.prefetch_experts = options.prefetch_experts;
+  const auto engine = Engine::open(options.model.path, std::move(machine));
   const std::vector<TokenId> prompt = encode_prompt(engine->tokenizer(), options);
   Generation generation = engine->submit({.prompt = prompt,
                                           .sampling = options.sampling,

@@ -13,6 +13,7 @@
 #include "base/topology.hpp"
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
+#include "cli/eval_run_options.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "eval/model_run.hpp"
@@ -91,6 +92,10 @@ std::string to_json(const Facts& facts) {
   json["file_bytes"] = info.file_bytes;
   json["tensors"] = model.checkpoint().tensors().size();
   json["parameters"] = info.parameters;
+  json["tokenizer"] = nullptr;
+  if (const auto& tokenizer = model.tokenizer())
+    json["tokenizer"] = {{"model", tokenizer->model_name()},
+                         {"tokens", tokenizer->vocabulary_size()}};
   for (const auto& [key, value] : model.checkpoint().metadata().pairs())
     json["metadata"][base::repair_utf8(key)] = value_json(value);
   json["plan"] = Json::parse(model::to_json(model.plan()));
@@ -127,6 +132,11 @@ std::string metadata_text(const runtime::LoadedModel& model) {
   text += fmt::format("model     {}{}{}, {} parameters, {} in files, {} tensors\n",
                       info.architecture, info.name.empty() ? "" : ", ", info.name, info.parameters,
                       format_bytes(info.file_bytes), model.checkpoint().tensors().size());
+  if (const auto& tokenizer = model.tokenizer())
+    text += fmt::format("tokenizer {}, {} tokens\n", tokenizer->model_name(),
+                        tokenizer->vocabulary_size());
+  else
+    text += "tokenizer none was found: a text needs a tokenizer.json beside the weights\n";
   text += "\nmetadata\n";
   for (const auto& [key, value] : model.checkpoint().metadata().pairs())
     text += fmt::format("  {:<44} {}\n", base::repair_utf8(key), value_text(value));
@@ -175,14 +185,10 @@ std::string to_text(const Facts& facts) {
 int show(const ShowOptions& options) {
   constexpr std::uint32_t kStepRows = 512;
   ProgressBar progress;
-  eval::ModelRun run({.path = options.model.path,
-                      .backend = options.model.backend,
-                      .threads = options.model.threads,
-                      .kv = options.model.kv,
-                      .numerics = options.model.numerics,
-                      .context = options.model.context,
-                      .progress = progress.callback(),
-                      .draft_file = options.draft});
+  eval::ModelRunOptions settings = model_run_options(options.model, progress.callback());
+  settings.draft_file = options.draft;
+  settings.tokenizer_may_lack = true;
+  eval::ModelRun run(settings);
   run.prepare({}, kStepRows, 1);
   const algorithm::RowFormat format = eval::row_format(options.model.kv);
   const Facts facts{run,

@@ -72,7 +72,7 @@ int tokenize(const TokenizeOptions& options) {
 }
 
 int detokenize(const DetokenizeOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::open(options.model);
+  const Tokenizer tokenizer = Tokenizer::open(options.model, {.pre_tokenizer = options.pre});
   const std::vector<TokenId> ids = options.from_stdin ? parse_ids(read_stdin()) : options.ids;
   write_out(tokenizer.decode(ids, options.show_special));
   if (stdout_is_terminal()) write_out("\n");

@@ -32,13 +32,16 @@ std::uint32_t logits_rows(std::uint32_t vocabulary) noexcept {
 
 ModelRun::ModelRun(const ModelRunOptions& options)
     : options_(options),
-      model_(runtime::LoadedModel::open(options.path, {.backend = options.backend,
-                                                       .threads = options.threads,
-                                                       .numerics = options.numerics,
-                                                       .context = options.context,
-                                                       .progress = options.progress,
-                                                       .draft_file = options.draft_file,
-                                                       .drafts = options.drafts})) {}
+      model_(runtime::LoadedModel::open(options.path,
+                                        {.backend = options.backend,
+                                         .threads = options.threads,
+                                         .numerics = options.numerics,
+                                         .context = options.context,
+                                         .progress = options.progress,
+                                         .draft_file = options.draft_file,
+                                         .drafts = options.drafts,
+                                         .tokenizer = options.tokenizer,
+                                         .tokenizer_may_lack = options.tokenizer_may_lack})) {}
 
 ModelRun::ModelRun(std::unique_ptr<runtime::LoadedModel> model, KvFormat kv)
     : model_(std::move(model)) {

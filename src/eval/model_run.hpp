@@ -24,6 +24,8 @@ struct ModelRunOptions {
   ProgressCallback progress{};
   std::filesystem::path draft_file{};  ///< with the model's draft blocks; empty: none
   bool drafts = false;                 ///< make the draft blocks ready too
+  TokenizerOptions tokenizer{};
+  bool tokenizer_may_lack = false;  ///< see runtime::LoadOptions
 };
 
 algorithm::RowFormat row_format(KvFormat format);

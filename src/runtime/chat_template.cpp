@@ -14,6 +14,7 @@ namespace lemma {
 namespace {
 
 constexpr std::uintmax_t kLargestTemplate = 16u << 20;
+constexpr std::string_view kKey = "tokenizer.chat_template";
 
 std::string read_template(const std::filesystem::path& path) {
   std::error_code error;
@@ -45,16 +46,33 @@ std::string spelling(const weights::Metadata& metadata, const std::string& role)
   return id ? std::string(tokenizer->token_text(*id)) : std::string();
 }
 
+/// Where the template stands. A model may have several, each under its name.
+std::string key_of(const weights::Metadata& metadata, std::string_view name) {
+  std::string key(kKey);
+  if (!name.empty()) key += "." + std::string(name);
+  if (metadata.has(key)) return key;
+  std::string names;
+  for (const auto& [each, value] : metadata.pairs())
+    if (each.starts_with(kKey) && each.size() > kKey.size() + 1 && each[kKey.size()] == '.')
+      names += (names.empty() ? "" : ", ") + each.substr(kKey.size() + 1);
+  if (name.empty() && names.empty())
+    base::raise(ErrorKind::kNotFound, "the model has no chat template");
+  const std::string what = name.empty() ? "default" : "'" + std::string(name) + "'";
+  base::raise(ErrorKind::kNotFound, "the model has no {} chat template; it has: {}", what,
+              names.empty() ? "the default one" : names);
+}
+
 }  // namespace
 
-ChatTemplate ChatTemplate::open(const std::filesystem::path& path) {
+ChatTemplate ChatTemplate::open(const std::filesystem::path& path, std::string_view name) {
   return runtime::with_path(path, [&] {
-    if (path.extension() == ".jinja") return parse(read_template(path));
+    if (path.extension() == ".jinja") {
+      if (name.empty()) return parse(read_template(path));
+      base::raise(ErrorKind::kUsage, "a template's own file has no template '{}' in it", name);
+    }
     const auto checkpoint = weights::open_checkpoint(path);
     const weights::Metadata& metadata = checkpoint->metadata();
-    if (!metadata.has("tokenizer.chat_template"))
-      base::raise(ErrorKind::kNotFound, "the model has no chat template");
-    return parse(metadata.string("tokenizer.chat_template"), spelling(metadata, "bos"),
+    return parse(metadata.string(key_of(metadata, name)), spelling(metadata, "bos"),
                  spelling(metadata, "eos"));
   });
 }

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lemma/chat.hpp"
 #include "lemma/tokenizer.hpp"
 #include "test_data.hpp"
+#include "weights/gguf/writer.hpp"
 
 namespace lemma {
 namespace {
@@ -92,6 +94,30 @@ TEST(ChatTemplate, NamesTheModelThatHasNone) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
     EXPECT_NE(std::string(error.what()).find("ggml-vocab-gpt-2.gguf"), std::string::npos);
+  }
+}
+
+TEST(ChatTemplate, IsOneOfSeveralByItsName) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "lemma-templates.gguf";
+  weights::gguf::Writer writer;
+  writer.add("tokenizer.ggml.model", "llama");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "<s>", "</s>"});
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+  writer.add("tokenizer.chat_template", "plain");
+  writer.add("tokenizer.chat_template.rag", "documents {{ bos_token }}");
+  writer.add("tokenizer.chat_template.tool_use", "tools");
+  writer.write(path);
+  EXPECT_EQ(ChatTemplate::open(path).source(), "plain");
+  EXPECT_EQ(ChatTemplate::open(path, "tool_use").source(), "tools");
+  EXPECT_EQ(ChatTemplate::open(path, "rag").render_json("{}"), "documents <s>");
+  try {
+    ChatTemplate::open(path, "tools");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+    EXPECT_NE(std::string(error.what()).find("it has: rag, tool_use"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -113,7 +113,8 @@ std::shared_ptr<Engine> EngineAccess::open(const std::filesystem::path& path,
                                         .threads = options.threads,
                                         .numerics = options.numerics,
                                         .context = options.context,
-                                        .progress = options.progress});
+                                        .progress = options.progress,
+                                        .tokenizer = options.tokenizer});
   auto core = with_path(
       path, [&] { return std::make_shared<EngineCore>(std::move(model), options, parts); });
   return std::shared_ptr<Engine>(new Engine(std::make_unique<Engine::Impl>(std::move(core))));

@@ -12,6 +12,7 @@
 #include "model/arch/arch.hpp"
 #include "model/arch/draft_file.hpp"
 #include "model/decoder.hpp"
+#include "runtime/tokenizer_impl.hpp"
 
 namespace lemma::runtime {
 namespace {
@@ -95,6 +96,10 @@ std::uint32_t choose_context(std::uint32_t asked, const model::Plan& plan) {
   return asked;
 }
 
+bool has_tokenizer(const weights::Metadata& metadata) {
+  return metadata.has("tokenizer.ggml.model") || metadata.has(text::Tokenizer::kJsonKey);
+}
+
 }  // namespace
 
 std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path,
@@ -108,7 +113,9 @@ std::unique_ptr<LoadedModel> LoadedModel::open(const std::filesystem::path& path
         return model::join_draft(std::move(model->checkpoint_), std::move(draft));
       });
     const weights::Checkpoint& checkpoint = *model->checkpoint_;
-    model->tokenizer_ = text::Tokenizer::from_metadata(checkpoint.metadata());
+    if (!options.tokenizer_may_lack || has_tokenizer(checkpoint.metadata()))
+      model->tokenizer_ =
+          text::Tokenizer::from_metadata(checkpoint.metadata(), overrides_of(options.tokenizer));
     model->plan_ = model::make_plan(checkpoint, {});
     model->context_ = choose_context(options.context, model->plan_);
     if (model->context_ != model->plan_.context) {

@@ -40,6 +40,9 @@ struct LoadOptions {
   ProgressCallback progress;
   std::filesystem::path draft_file{};  ///< with the model's draft blocks; empty: none
   bool drafts = false;                 ///< record the draft blocks too
+  TokenizerOptions tokenizer{};
+  /// A checkpoint without a tokenizer loads all the same; tokenizer() is then null.
+  bool tokenizer_may_lack = false;
 };
 
 class LoadedModel {
@@ -57,7 +60,7 @@ class LoadedModel {
   const backend::Program& program() const noexcept { return program_; }
   /// One for each draft block; none unless LoadOptions asked for them.
   const std::vector<backend::Program>& draft_programs() const noexcept { return drafts_; }
-  /// Null in an assembled model.
+  /// Null in an assembled model, and where LoadOptions allow it to lack.
   const std::shared_ptr<const text::Tokenizer>& tokenizer() const noexcept { return tokenizer_; }
   std::uint32_t context() const noexcept { return context_; }
   ModelInfo info() const;

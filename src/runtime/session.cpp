@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lemma/session.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
+#include <vector>
 
+#include "algorithm/sampling.hpp"
 #include "base/raise.hpp"
 #include "lemma/engine.hpp"
 #include "runtime/engine_core.hpp"
@@ -13,6 +17,28 @@ namespace lemma {
 
 using runtime::SessionJob;
 using runtime::SessionState;
+
+struct Sampler::Impl {
+  Sampling sampling;
+  std::uint64_t seed;
+  algorithm::Random random{seed};
+  std::vector<std::uint8_t> fence{};  // of the last choice: its memory is used again
+};
+
+Sampler::Sampler(Sampling sampling, std::optional<std::uint64_t> seed) {
+  algorithm::validate(sampling);
+  std::random_device device;
+  const std::uint64_t chosen = seed ? *seed : (std::uint64_t(device()) << 32) | device();
+  impl_ = std::make_unique<Impl>(Impl{std::move(sampling), chosen});
+}
+
+Sampler::Sampler(Sampler&&) noexcept = default;
+Sampler& Sampler::operator=(Sampler&&) noexcept = default;
+Sampler::~Sampler() = default;
+
+std::uint64_t Sampler::seed() const noexcept {
+  return impl_->seed;
+}
 
 struct SavedSession::Impl {
   Impl(std::shared_ptr<Engine> owner, runtime::StepLoop& step_loop)
@@ -35,8 +61,11 @@ struct Session::Impl {
     loop->call([last = std::move(state)] { last->sequence.reset(); });
   }
 
-  SyncResult run(SessionJob::Kind kind, std::span<const TokenId> tokens) {
-    const auto job = std::make_shared<SessionJob>(kind, state, tokens, facts->class_ignored);
+  SyncResult run(SessionJob::Kind kind, std::span<const TokenId> tokens,
+                 const CallOptions& call = {}) {
+    const auto job = std::make_shared<SessionJob>(kind, state, tokens, facts->class_ignored, call);
+    // A job that still waits for its start is looked at again.
+    const std::stop_callback wake(call.stop, [this] { loop->wake(); });
     loop->submit(job);
     return job->wait();
   }
@@ -80,14 +109,14 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
-SyncResult Session::sync(std::span<const TokenId> tokens) {
+SyncResult Session::sync(std::span<const TokenId> tokens, const CallOptions& call) {
   impl_->check("sync", tokens, 0);
-  return impl_->run(SessionJob::Kind::kSync, tokens);
+  return impl_->run(SessionJob::Kind::kSync, tokens, call);
 }
 
-void Session::append(std::span<const TokenId> tokens) {
+void Session::append(std::span<const TokenId> tokens, const CallOptions& call) {
   impl_->check("append", tokens, length());
-  impl_->run(SessionJob::Kind::kAppend, tokens);
+  impl_->run(SessionJob::Kind::kAppend, tokens, call);
 }
 
 void Session::decode(TokenId token) {
@@ -114,6 +143,19 @@ RewindResult Session::rewind(std::size_t wish) {
   });
   completion.wait();
   return result;
+}
+
+TokenId Session::choose(Sampler& sampler) const {
+  if (logits().empty()) base::raise(ErrorKind::kUsage, "choose: there are no logits to choose by");
+  // A model may have more output rows than its tokenizer has tokens (padding); those are no choice.
+  const std::size_t spelt = impl_->facts->tokenizer->vocabulary_size();
+  Sampler::Impl& own = *sampler.impl_;
+  own.fence.clear();
+  if (spelt < logits().size()) {
+    own.fence.assign(logits().size(), 0);
+    std::fill_n(own.fence.begin(), spelt, std::uint8_t{1});
+  }
+  return algorithm::sample(own.sampling, logits(), tokens(), own.fence, own.random);
 }
 
 SavedSession Session::save() const {

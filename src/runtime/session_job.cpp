@@ -104,6 +104,7 @@ Task SessionJob::task() const noexcept {
 bool SessionJob::advance(std::size_t rows, std::span<const float> logits) {
   done_ += rows;
   result_.computed += rows;
+  if (call_.progress) call_.progress(double(done_) / double(tokens_.size()));
   if (done_ < tokens_.size()) {
     session_->sequence->snapshot_every(kSnapshotEvery);
     return true;
@@ -114,7 +115,8 @@ bool SessionJob::advance(std::size_t rows, std::span<const float> logits) {
 }
 
 void SessionJob::cancel() noexcept {
-  failure_ = Failure{ErrorKind::kCancelled, "the engine was closed"};
+  failure_ = Failure{ErrorKind::kCancelled,
+                     cancel_requested() ? "stopped as asked" : "the engine was closed"};
 }
 
 /// A failed call leaves no half of its tokens behind. Logits that were there before it stay: they

@@ -55,13 +55,18 @@ class SessionJob final : public Job {
 
   /// `tokens` must outlive the job: the client waits for it.
   SessionJob(Kind kind, std::shared_ptr<SessionState> session, std::span<const TokenId> tokens,
-             bool class_ignored)
-      : kind_(kind), session_(std::move(session)), tokens_(tokens), class_ignored_(class_ignored) {}
+             bool class_ignored, CallOptions call = {})
+      : kind_(kind),
+        session_(std::move(session)),
+        tokens_(tokens),
+        class_ignored_(class_ignored),
+        call_(std::move(call)) {}
 
   /// What was done; throws the job's error.
   SyncResult wait();
 
   bool start(state::PagePool& pool) override;
+  bool cancel_requested() const noexcept override { return call_.stop.stop_requested(); }
   Task task() const noexcept override;
   state::Sequence& sequence() noexcept override { return *session_->sequence; }
   bool advance(std::size_t rows, std::span<const float> logits) override;
@@ -75,6 +80,7 @@ class SessionJob final : public Job {
   const std::shared_ptr<SessionState> session_;
   const std::span<const TokenId> tokens_;
   const bool class_ignored_;
+  const CallOptions call_;
   std::size_t done_ = 0;          ///< of tokens_: reused and computed
   std::size_t start_length_ = 0;  ///< where a failed job returns to
   SyncResult result_;

@@ -52,19 +52,20 @@ std::filesystem::path json_of(const std::filesystem::path& path) {
 
 std::unique_ptr<const text::Tokenizer> open_json(const std::filesystem::path& path,
                                                  text::TokenizerOverrides overrides) {
-  std::error_code ignored;
-  const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
-  const std::string settings =
-      std::filesystem::exists(config, ignored) ? read_text(config) : std::string();
-  return text::Tokenizer::from_json(read_text(path), settings, std::move(overrides));
+  const auto beside = [&](const char* name) {
+    std::error_code ignored;
+    const std::filesystem::path file = path.parent_path() / name;
+    return std::filesystem::exists(file, ignored) ? read_text(file) : std::string();
+  };
+  return text::Tokenizer::from_json(read_text(path), beside("tokenizer_config.json"),
+                                    std::move(overrides), beside("generation_config.json"));
 }
 
 }  // namespace
 
 Tokenizer Tokenizer::open(const std::filesystem::path& path, const TokenizerOptions& options) {
   return runtime::with_path(path, [&] {
-    text::TokenizerOverrides overrides;
-    if (!options.pre_tokenizer.empty()) overrides.pre = options.pre_tokenizer;
+    text::TokenizerOverrides overrides = runtime::overrides_of(options);
     if (const std::filesystem::path json = json_of(path); !json.empty()) {
       return Tokenizer(std::make_shared<const Impl>(Impl{open_json(json, std::move(overrides))}));
     }
@@ -102,9 +103,9 @@ std::string Tokenizer::token_text(TokenId id) const {
   return std::string(impl_->text->token_text(id));
 }
 
-TextStream Tokenizer::stream() const {
-  return TextStream(std::make_unique<TextStream::Impl>(
-      TextStream::Impl{impl_->text, text::Detokenizer(*impl_->text)}));
+TextStream Tokenizer::stream(bool show_special) const {
+  return TextStream(std::make_unique<TextStream::Impl>(TextStream::Impl{
+      impl_->text, text::Detokenizer(*impl_->text, {.show_special = show_special})}));
 }
 
 std::size_t Tokenizer::vocabulary_size() const noexcept {
@@ -113,6 +114,10 @@ std::size_t Tokenizer::vocabulary_size() const noexcept {
 
 std::optional<TokenId> Tokenizer::bos() const noexcept {
   return impl_->text->bos();
+}
+
+std::optional<TokenId> Tokenizer::eos() const noexcept {
+  return impl_->text->eos();
 }
 
 bool Tokenizer::is_end_of_generation(TokenId id) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind the public lemma::Tokenizer: a share in a text::Tokenizer.
+// What stands behind the public lemma::Tokenizer: a share in a text::Tokenizer; and what the public
+// options mean to it.
 #pragma once
 
 #include <memory>
@@ -13,4 +14,13 @@ struct Tokenizer::Impl {
   std::shared_ptr<const text::Tokenizer> text;
 };
 
+namespace runtime {
+
+inline text::TokenizerOverrides overrides_of(const TokenizerOptions& options) {
+  text::TokenizerOverrides overrides;
+  if (!options.pre_tokenizer.empty()) overrides.pre = options.pre_tokenizer;
+  return overrides;
+}
+
+}  // namespace runtime
 }  // namespace lemma

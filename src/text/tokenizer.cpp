@@ -63,7 +63,7 @@ std::unique_ptr<const Tokenizer> Tokenizer::from_metadata(const weights::Metadat
                                                           TokenizerOverrides overrides) {
   if (!metadata.has("tokenizer.ggml.model") && metadata.has(kJsonKey)) {
     return from_json(metadata.string(kJsonKey), metadata.string_or(kConfigKey, ""),
-                     std::move(overrides));
+                     std::move(overrides), metadata.string_or(kGenerationKey, ""));
   }
   return std::unique_ptr<const Tokenizer>(
       new Tokenizer(std::make_unique<const Parts>(parts_from_ggml_keys(metadata, overrides))));
@@ -71,9 +71,10 @@ std::unique_ptr<const Tokenizer> Tokenizer::from_metadata(const weights::Metadat
 
 std::unique_ptr<const Tokenizer> Tokenizer::from_json(std::string_view json,
                                                       std::string_view config,
-                                                      TokenizerOverrides overrides) {
-  return std::unique_ptr<const Tokenizer>(
-      new Tokenizer(std::make_unique<const Parts>(parts_from_json(json, config, overrides))));
+                                                      TokenizerOverrides overrides,
+                                                      std::string_view generation) {
+  return std::unique_ptr<const Tokenizer>(new Tokenizer(
+      std::make_unique<const Parts>(parts_from_json(json, config, generation, overrides))));
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}

@@ -84,15 +84,18 @@ class Tokenizer {
   /// message lists the known ones).
   static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata,
                                                         TokenizerOverrides overrides = {});
-  /// Builds the tokenizer of a tokenizer.json; `config` is the tokenizer_config.json beside it, or
-  /// empty.
+  /// Builds the tokenizer of a tokenizer.json; `config` is the tokenizer_config.json beside it and
+  /// `generation` the generation_config.json, which may name further ends; each may be empty.
   static std::unique_ptr<const Tokenizer> from_json(std::string_view json,
                                                     std::string_view config = {},
-                                                    TokenizerOverrides overrides = {});
+                                                    TokenizerOverrides overrides = {},
+                                                    std::string_view generation = {});
 
-  /// Metadata keys under which a folder's tokenizer.json and tokenizer_config.json stand as text.
+  /// Metadata keys under which a folder's files stand as text: tokenizer.json,
+  /// tokenizer_config.json and generation_config.json.
   static constexpr std::string_view kJsonKey = "tokenizer.huggingface.json";
   static constexpr std::string_view kConfigKey = "tokenizer.huggingface.config";
+  static constexpr std::string_view kGenerationKey = "tokenizer.huggingface.generation";
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;

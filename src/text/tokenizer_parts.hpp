@@ -32,8 +32,9 @@ struct TokenizerParts {
 TokenizerParts parts_from_ggml_keys(const weights::Metadata& metadata,
                                     const TokenizerOverrides& overrides);
 
-/// `json` is a tokenizer.json, `config` a tokenizer_config.json or empty.
+/// `json` is a tokenizer.json, `config` a tokenizer_config.json or empty, `generation` a
+/// generation_config.json or empty.
 TokenizerParts parts_from_json(std::string_view json, std::string_view config,
-                               const TokenizerOverrides& overrides);
+                               std::string_view generation, const TokenizerOverrides& overrides);
 
 }  // namespace lemma::text

@@ -62,8 +62,8 @@ THIRD_PARTY = {
 }
 
 # Headers of the C library and the kernel; what has a folder in front (sys/, linux/) is one too.
-SYSTEM = {"cpuid.h", "fcntl.h", "poll.h", "pthread.h", "sched.h", "signal.h", "termios.h",
-          "unistd.h", "errno.h", "netdb.h"}
+SYSTEM = {"cpuid.h", "fcntl.h", "poll.h", "pthread.h", "sched.h", "signal.h", "spawn.h",
+          "termios.h", "unistd.h", "errno.h", "netdb.h"}
 
 
 def reach(folder):

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
        {"<think>", "</think>"},
        {"[THINK]", "[/THINK]"},
        {"<|channel>thought", "<channel|>"}}};
-  constexpr int kSyntaxes = static_cast<int>(ToolSyntax::kCommandRPlus) + 1;
+  constexpr int kSyntaxes = static_cast<int>(ToolSyntax::kGigaChat) + 1;
   ChatSyntax syntax;
   syntax.tools = static_cast<ToolSyntax>(data[0] % kSyntaxes);
   const auto& reasoning = kReasonings[data[0] / kSyntaxes % kReasonings.size()];

@@ -18,11 +18,13 @@ struct Sign {
 };
 
 /// In this order: a template may hold the marker of a later one as well.
-constexpr std::array<Sign, 19> kSigns = {{
+constexpr std::array<Sign, 21> kSigns = {{
     {"<|channel|>", ToolSyntax::kHarmony},
     {"｜DSML｜", ToolSyntax::kDsml},
     {"<|tool_calls_section_begin|>", ToolSyntax::kKimi},
     {"<minimax:tool_call>", ToolSyntax::kMiniMax},
+    {"<|function_call|>", ToolSyntax::kGigaChat},
+    {"<|role_sep|>", ToolSyntax::kGigaChat},
     {"minimax:tool_call", ToolSyntax::kMiniMax},
     {"<｜tool▁calls▁begin｜>", ToolSyntax::kDeepSeek},
     {"[TOOL_CALLS]", ToolSyntax::kMistral},
@@ -53,7 +55,7 @@ constexpr std::array<Reasoning, 6> kReasonings = {{
     {"Here is my response:", "Here is my thought process:"},
 }};
 
-constexpr std::array<std::pair<ToolSyntax, std::string_view>, 15> kWords = {{
+constexpr std::array<std::pair<ToolSyntax, std::string_view>, 16> kWords = {{
     {ToolSyntax::kNone, "none"},
     {ToolSyntax::kTagged, "tagged"},
     {ToolSyntax::kLlama, "llama"},
@@ -69,6 +71,7 @@ constexpr std::array<std::pair<ToolSyntax, std::string_view>, 15> kWords = {{
     {ToolSyntax::kGranite, "granite"},
     {ToolSyntax::kCommandR, "command-r"},
     {ToolSyntax::kCommandRPlus, "command-r-plus"},
+    {ToolSyntax::kGigaChat, "gigachat"},
 }};
 
 }  // namespace

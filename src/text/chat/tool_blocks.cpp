@@ -313,6 +313,38 @@ BlockResult read_action(std::string_view text, const ToolTypes&, bool final) {
   return reader.done(std::move(calls));
 }
 
+/// The JSON of a call behind its header. The end of the message may stand behind it.
+BlockResult read_gigachat_call(Reader& reader) {
+  reader.blanks();
+  std::string_view json;
+  if (!reader.json(json)) return reader.result();
+  auto call = call_from_json(json);
+  if (!call) return reader.fail(), reader.result();
+  return reader.done({*std::move(call)});
+}
+
+/// The role that GigaChat 3 names in front of a call, or the token that GigaChat 3.1 has for it.
+BlockResult read_gigachat(std::string_view text, const ToolTypes&, bool final) {
+  Reader reader(text, final);
+  const auto token = reader.maybe("<|function_call|>");
+  if (!token) return reader.result();
+  if (!*token && !reader.word("function call<|role_sep|>")) return reader.result();
+  return read_gigachat_call(reader);
+}
+
+/// The end of a message, which is layout, or is part of the header of a call.
+BlockResult read_gigachat_end(std::string_view text, const ToolTypes&, bool final) {
+  Reader reader(text, final);
+  if (!reader.word("<|message_sep|>")) return reader.result();
+  reader.blanks();
+  if (reader.at_end() && !final) return reader.wait(), reader.result();
+  const std::size_t end = reader.at();
+  const auto calls = reader.maybe("function call<|role_sep|>");
+  if (!calls) return reader.result();
+  if (*calls) return read_gigachat_call(reader);
+  return {Scan::kDone, end, {}};
+}
+
 /// A marker that is layout and no content.
 Block layout(std::string marker) {
   return {marker, [marker](std::string_view, const ToolTypes&, bool) {
@@ -365,6 +397,10 @@ std::vector<Block> blocks_of(ToolSyntax syntax) {
               layout("<|END_TEXT|>")};
     case ToolSyntax::kCommandRPlus:
       return {{"Action:", read_action}};
+    case ToolSyntax::kGigaChat:
+      return {{"<|message_sep|>", read_gigachat_end},
+              {"<|function_call|>", read_gigachat},
+              {"function call<|role_sep|>", read_gigachat, true}};
   }
   return {};
 }

@@ -245,6 +245,24 @@ SpecialRules read_rules(const Json& root, const Json& config, Vocabulary& vocabu
   return rules;
 }
 
+/// eos_token_id of a generation_config.json: one id, or a list of those that end an answer. One
+/// that the vocabulary lacks can never be chosen and ends nothing.
+void add_ends(const Json& generation, const Vocabulary& vocabulary, SpecialRules& rules) {
+  constexpr std::string_view kWhere = "generation_config.json", kName = "eos_token_id";
+  const Json& given = member(generation, kName, kWhere);
+  if (given.is_null()) return;
+  const Json list = given.is_array() ? given : Json::array({given});
+  std::vector<TokenId>& ends = rules.end_of_generation;
+  for (const Json& id : list) {
+    if (!id.is_number_integer()) wrong_type(given, kName, kWhere, "a token id or a list of them");
+    const auto number = id.get<std::int64_t>();
+    if (number < 0 || static_cast<std::uint64_t>(number) >= vocabulary.size()) continue;
+    ends.push_back(static_cast<TokenId>(number));
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+}
+
 Json parse(std::string_view text, std::string_view file) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) {
@@ -266,7 +284,7 @@ void refuse_overrides(const TokenizerOverrides& overrides) {
 namespace lemma::text {
 
 TokenizerParts parts_from_json(std::string_view json, std::string_view config,
-                               const TokenizerOverrides& overrides) {
+                               std::string_view generation, const TokenizerOverrides& overrides) {
   using namespace huggingface;
   refuse_overrides(overrides);
   const Json root = parse(json, "tokenizer.json");
@@ -277,6 +295,8 @@ TokenizerParts parts_from_json(std::string_view json, std::string_view config,
   parts.model = tokens.type;
   parts.vocabulary = make_vocabulary(tokens, added);
   parts.special = read_rules(root, settings, *parts.vocabulary, tokens.unknown);
+  if (!generation.empty())
+    add_ends(parse(generation, "generation_config.json"), *parts.vocabulary, parts.special);
   auto pipeline = std::make_unique<const Pipeline>(root, tokens, added, *parts.vocabulary);
   parts.decodes_special = true;
   parts.space_prefix = pipeline->drops_first_blank();

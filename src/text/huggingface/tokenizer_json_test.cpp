@@ -136,6 +136,25 @@ TEST(TokenizerJson, ReadsWhatStandsAroundATextFromItsTemplate) {
   EXPECT_EQ(t->bos(), 3);
 }
 
+TEST(TokenizerJson, EndsAtEveryTokenThatTheGenerationSettingsName) {
+  const std::string root = small().dump();
+  const auto ends = [&](std::string_view generation) {
+    const auto t = Tokenizer::from_json(root, "", {}, generation);
+    return std::vector<TokenId>(t->end_of_generation().begin(), t->end_of_generation().end());
+  };
+  const std::vector<TokenId> plain = ends("");
+  EXPECT_EQ(ends(R"({"eos_token_id": null})"), plain);
+  EXPECT_EQ(ends(R"({"eos_token_id": [1000000, -1]})"), plain);
+  std::vector<TokenId> more = plain;
+  for (const TokenId id : {0, 1}) more.push_back(id);
+  std::sort(more.begin(), more.end());
+  more.erase(std::unique(more.begin(), more.end()), more.end());
+  ASSERT_NE(more, plain);
+  EXPECT_EQ(ends(R"({"eos_token_id": [1, 0]})"), more);
+  EXPECT_THROW(ends(R"({"eos_token_id": "x"})"), Error);
+  EXPECT_THROW(ends("["), Error);
+}
+
 TEST(TokenizerJson, RefusesUnknownTypesAndListsTheKnownOnes) {
   expect_refused(small("normalizer", {{"type", "Martian"}}), ErrorKind::kUnsupported, "'Martian'");
   expect_refused(small("normalizer", {{"type", "Martian"}}), ErrorKind::kUnsupported, "NFKC");

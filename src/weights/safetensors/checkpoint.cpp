@@ -44,14 +44,24 @@ void add_text(const Folder& folder, std::string_view file, std::string key, Meta
     metadata.add(std::move(key), Value{std::move(*text), "string"});
 }
 
-/// The template's own file, or a key of tokenizer_config.json: one text, or several by name.
-std::optional<std::string> chat_template(const Folder& folder) {
-  if (auto text = folder.text("chat_template.jinja", kMaxConfig)) return text;
+/// The template's own file, and a key of tokenizer_config.json: one text, or several by name. A
+/// further one stands under its name, as in GGUF.
+void add_chat_templates(const Folder& folder, Metadata& metadata) {
+  constexpr const char* kName = "chat_template";
+  const std::string key = std::string("tokenizer.") + kName;
+  const auto add = [&](const std::string& where, std::string text) {
+    if (!metadata.has(where)) metadata.add(where, Value{std::move(text), "string"});
+  };
+  if (auto text = folder.text("chat_template.jinja", kMaxConfig)) add(key, std::move(*text));
   const auto text = folder.text("tokenizer_config.json", kMaxTokenizer);
-  if (!text) return {};
+  if (!text) return;
   const Config config = Config::parse(*text, (folder.path() / "tokenizer_config.json").string());
-  if (!config.has("chat_template") || config.is_list("chat_template")) return {};
-  return config.string("chat_template");
+  if (!config.has(kName)) return;
+  if (!config.is_list(kName)) return add(key, config.string(kName));
+  for (const Config& one : config.objects(kName)) {
+    const std::string name = one.string("name");
+    add(name == "default" ? key : key + "." + name, one.string("template"));
+  }
 }
 
 void add_texts(const Folder& folder, Metadata& metadata) {
@@ -59,8 +69,7 @@ void add_texts(const Folder& folder, Metadata& metadata) {
   add_text(folder, "tokenizer_config.json", "tokenizer.huggingface.config", metadata);
   add_text(folder, "special_tokens_map.json", "tokenizer.huggingface.special", metadata);
   add_text(folder, "generation_config.json", "tokenizer.huggingface.generation", metadata);
-  if (auto text = chat_template(folder))
-    metadata.add("tokenizer.chat_template", Value{std::move(*text), "string"});
+  add_chat_templates(folder, metadata);
 }
 
 /// The ids that config.json states, for tokenizers that do not say them better.

@@ -166,6 +166,18 @@ Config Config::object(std::string_view key) const {
   return Config(document_, &json, fmt::format("{}{}.", prefix_, key));
 }
 
+std::vector<Config> Config::objects(std::string_view key) const {
+  const Json& json = at(key, "a list of objects");
+  std::vector<Config> values;
+  if (json.is_array())
+    for (const Json& value : json)
+      if (value.is_object())
+        values.push_back(Config(document_, &value, fmt::format("{}{}[].", prefix_, key)));
+  if (!json.is_array() || values.size() != json.size())
+    raise(ErrorKind::kBadFile, "{}: expected a list of objects", where(key));
+  return values;
+}
+
 std::uint32_t Config::u32_or(std::string_view key, std::uint32_t fallback) const {
   return find(key) ? u32(key) : fallback;
 }

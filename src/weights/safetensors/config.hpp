@@ -38,6 +38,7 @@ class Config {
   std::vector<float> f32s(std::string_view key) const;
   std::vector<std::string> strings(std::string_view key) const;
   Config object(std::string_view key) const;
+  std::vector<Config> objects(std::string_view key) const;
 
   // The same with a value for an absent key.
   std::uint32_t u32_or(std::string_view key, std::uint32_t fallback) const;
