@@ -61,6 +61,9 @@ RoutingSpec Reader::routing(RouteScore score, bool normalize) const {
     raise(ErrorKind::kBadFile, "key '{}': expected at most {}, found {}", key("expert_count"),
           kMaxExperts, spec.experts);
   spec.chosen = metadata().u32(key("expert_used_count"));
+  if (spec.chosen == 0 || spec.chosen > spec.experts)
+    raise(ErrorKind::kBadFile, "key '{}': expected 1 to the {} experts, found {}",
+          key("expert_used_count"), spec.experts, spec.chosen);
   spec.score = score_of(*this, score);
   spec.normalize = metadata().boolean_or(key("expert_weights_norm"), normalize);
   if (spec.normalize) spec.sum_floor = kSumFloor;
