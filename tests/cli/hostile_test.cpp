@@ -193,14 +193,18 @@ TEST_F(HostileBytes, TakeNoMemoryForWhatALengthClaims) {
       const Outcome outcome = run_limited({"show", path}, kSmallKib);
       EXPECT_EQ(outcome.status, 1) << i << " at 2^" << shift;
       EXPECT_THAT(outcome.err, HasSubstr("length.gguf"));
-      if (!kSanitized) EXPECT_LT(outcome.peak_kib, 64L << 10) << i << " at 2^" << shift;
+      if (!kSanitized) {
+        EXPECT_LT(outcome.peak_kib, 64L << 10) << i << " at 2^" << shift;
+      }
     }
     const fs::path header = folder / "length.safetensors";
     write_file(header, huge + "{}");
     write_file(folder / "config.json", "{\"model_type\": \"llama\"}");
     const Outcome outcome = run_limited({"show", header}, kSmallKib);
     EXPECT_EQ(outcome.status, 1);
-    if (!kSanitized) EXPECT_LT(outcome.peak_kib, 64L << 10) << "header of 2^" << shift;
+    if (!kSanitized) {
+      EXPECT_LT(outcome.peak_kib, 64L << 10) << "header of 2^" << shift;
+    }
   }
 }
 
