@@ -20,6 +20,7 @@ int bench(const BenchOptions& options);
 int eval(const EvalOptions& options);
 int capture(const CaptureOptions& options);
 int explain(const ExplainOptions& options);
+int imatrix(const ImatrixOptions& options);
 int quantize(const QuantizeOptions& options);
 int pull(const PullOptions& options);
 int list(const ListOptions& options);

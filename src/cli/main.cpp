@@ -33,6 +33,7 @@ struct Dispatch {
   int operator()(const cli::EvalOptions& options) const { return cli::eval(options); }
   int operator()(const cli::CaptureOptions& options) const { return cli::capture(options); }
   int operator()(const cli::ExplainOptions& options) const { return cli::explain(options); }
+  int operator()(const cli::ImatrixOptions& options) const { return cli::imatrix(options); }
   int operator()(const cli::QuantizeOptions& options) const { return cli::quantize(options); }
   int operator()(const cli::PullOptions& options) const { return cli::pull(options); }
   int operator()(const cli::ListOptions& options) const { return cli::list(options); }

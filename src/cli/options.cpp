@@ -28,6 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"eval", "perplexity of a text", parse_eval},
     {"capture", "activations at named sites, and steering vectors", parse_capture},
     {"explain", "the way of a prompt through a model", parse_explain},
+    {"imatrix", "how much each input of a model's matrices matters", parse_imatrix},
     {"quantize", "write a model in another format", parse_quantize},
     {"pull", "fetch a model by name", parse_pull},
     {"list", "the models that were pulled", parse_list},

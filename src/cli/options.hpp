@@ -156,12 +156,29 @@ struct ShowFilesOptions {
   bool json = false;
 };
 
+/// A text that runs through a model so that something can be learned of its matrices.
+struct CalibrationText {
+  std::filesystem::path path;
+  std::optional<std::uint32_t> window;  ///< none: 512, or the context if that is less
+  std::optional<std::uint32_t> tokens;  ///< none: all
+};
+
+struct ImatrixOptions {
+  ModelOptions model{.kv = KvFormat::kF32};
+  CalibrationText text;
+  std::filesystem::path out;
+  std::vector<std::string> in;  ///< files whose sums are added
+};
+
 struct QuantizeOptions {
   std::filesystem::path in, out;
   std::string format;
   std::optional<std::filesystem::path> importance;
   std::vector<std::string> rules;  ///< PATTERN=FORMAT
   int threads = 0;
+  bool gptq = false;
+  CalibrationText calibration{};  ///< for gptq
+  float damping = 0.01f;
 };
 
 struct PullOptions {
@@ -175,10 +192,11 @@ struct RemoveOptions {
   std::string model;  ///< as `list` shows it
 };
 
-using Command = std::variant<RunOptions, ChatOptions, RenderOptions, TokenizeOptions,
-                             DetokenizeOptions, LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
-                             CaptureOptions, ExplainOptions, ShowFilesOptions, QuantizeOptions,
-                             PullOptions, ListOptions, RemoveOptions>;
+using Command =
+    std::variant<RunOptions, ChatOptions, RenderOptions, TokenizeOptions, DetokenizeOptions,
+                 LogitsOptions, ShowOptions, CheckOptions, BenchOptions, EvalOptions,
+                 CaptureOptions, ExplainOptions, ShowFilesOptions, ImatrixOptions, QuantizeOptions,
+                 PullOptions, ListOptions, RemoveOptions>;
 
 /// A command to carry out, with notes for stderr as its text; or, without one, a text to print and
 /// the status to exit with: on stdout where that is 0 (help that was asked for), else on stderr.

@@ -9,6 +9,7 @@
 
 #include "base/topology.hpp"
 #include "cli/commands.hpp"
+#include "cli/imatrix_text.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
 #include "runtime/loaded_model.hpp"
@@ -20,6 +21,24 @@ std::string to_line(const quantize::Note& note) {
   if (note.tensors.size() == 1) return fmt::format("note: {}: {}\n", note.tensors[0], note.text);
   return fmt::format("note: {} tensors ({}, ..., {}): {}\n", note.tensors.size(),
                      note.tensors.front(), note.tensors.back(), note.text);
+}
+
+quantize::Report with_gptq(const QuantizeOptions& options, quantize::Options settings,
+                           ProgressBar& progress) {
+  const auto model = runtime::LoadedModel::open(
+      options.in, {.threads = options.threads, .progress = progress.callback()});
+  const CalibrationTokens text =
+      calibration_tokens(options.calibration, *model, progress.callback());
+  quantize::Hessians hessians(*model, text.windows, text.options, settings.threads);
+  settings.hessians = &hessians;
+  settings.calibration = text.digest;
+  settings.damping = options.damping;
+  quantize::Report report = runtime::with_path(
+      options.in, [&] { return quantize::quantize(model->checkpoint(), options.out, settings); });
+  progress.clear();
+  write_err(
+      fmt::format("{} tokens of calibration, run {} times\n", text.ids.size(), hessians.runs()));
+  return report;
 }
 
 }  // namespace
@@ -37,9 +56,13 @@ int quantize(const QuantizeOptions& options) {
   for (const std::string& rule : options.rules)
     settings.rules.push_back(quantize::parse_rule(rule));
 
-  const quantize::Report report = runtime::with_path(options.in, [&] {
-    return quantize::quantize(*weights::open_checkpoint(options.in), options.out, settings);
-  });
+  quantize::Report report;
+  if (options.gptq)
+    report = with_gptq(options, settings, progress);
+  else
+    report = runtime::with_path(options.in, [&] {
+      return quantize::quantize(*weights::open_checkpoint(options.in), options.out, settings);
+    });
   progress.clear();
   for (const quantize::Note& note : report.notes) write_err(to_line(note));
   if (report.resumed > 0)

@@ -21,13 +21,14 @@ CommandLine parse_capture(Arguments arguments);
 CommandLine parse_check(Arguments arguments);
 CommandLine parse_bench(Arguments arguments);
 CommandLine parse_eval(Arguments arguments);
+CommandLine parse_imatrix(Arguments arguments);
 CommandLine parse_quantize(Arguments arguments);
 CommandLine parse_pull(Arguments arguments);
 CommandLine parse_list(Arguments arguments);
 CommandLine parse_rm(Arguments arguments);
 
-}  // namespace lemma::cli
 // Of commands that make text.
 void add_sampling(Parser& parser, Sampling& s, std::optional<std::uint64_t>& seed);
 void refuse_idle_sampling(const Parser& parser, const Sampling& sampling);
 
+}  // namespace lemma::cli
