@@ -65,6 +65,11 @@ std::unique_ptr<const Tokenizer> Tokenizer::from_metadata(const weights::Metadat
     return from_json(metadata.string(kJsonKey), metadata.string_or(kConfigKey, ""),
                      std::move(overrides), metadata.string_or(kGenerationKey, ""));
   }
+  if (!metadata.has("tokenizer.ggml.model")) {
+    base::raise(ErrorKind::kBadFile,
+                "no tokenizer was found: expected the key 'tokenizer.ggml.model', or a "
+                "tokenizer.json beside the weights");
+  }
   return std::unique_ptr<const Tokenizer>(
       new Tokenizer(std::make_unique<const Parts>(parts_from_ggml_keys(metadata, overrides))));
 }

@@ -2,7 +2,9 @@
 #include "text/vocabulary.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <functional>
 #include <limits>
 
 #include "base/raise.hpp"
@@ -41,6 +43,22 @@ std::vector<TokenKind> read_kinds(const weights::Metadata& metadata, std::size_t
   return kinds;
 }
 
+std::uint32_t mark_of(std::size_t hash) {
+  return static_cast<std::uint32_t>(std::uint64_t{hash} >> 32);
+}
+
+/// The slot that holds `text`, or the empty one where it would stand.
+template <typename Slots>
+auto* place(Slots& slots, const std::vector<std::string>& texts, std::string_view text,
+            std::size_t hash) noexcept {
+  const std::size_t mask = slots.size() - 1;
+  for (std::size_t at = hash & mask;; at = (at + 1) & mask) {
+    auto& slot = slots[at];
+    if (slot.id < 0 || (slot.mark == mark_of(hash) && texts[std::size_t(slot.id)] == text))
+      return &slot;
+  }
+}
+
 }  // namespace
 
 Vocabulary::Vocabulary(const weights::Metadata& metadata) : texts_(metadata.strings(kTokensKey)) {
@@ -64,7 +82,7 @@ Vocabulary::Vocabulary(std::vector<std::string> texts, std::vector<TokenKind> ki
 }
 
 void Vocabulary::make_index() {
-  index_.reserve(texts_.size());
+  index_.assign(std::bit_ceil(2 * texts_.size() + 2), Slot{});
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     longest_ = std::max(longest_, texts_[i].size());
     if (longest_ > kLongestSpelling) {
@@ -72,14 +90,18 @@ void Vocabulary::make_index() {
                   "the vocabulary's token {} is {} bytes long, expected at most {}", i, longest_,
                   kLongestSpelling);
     }
-    if (!texts_[i].empty()) index_.emplace(texts_[i], static_cast<TokenId>(i));
+    if (texts_[i].empty()) continue;
+    const std::size_t hash = std::hash<std::string_view>{}(texts_[i]);
+    Slot* const slot = place(index_, texts_, texts_[i], hash);
+    if (slot->id < 0) *slot = {mark_of(hash), static_cast<TokenId>(i)};
   }
 }
 
 std::optional<TokenId> Vocabulary::find(std::string_view text) const noexcept {
-  const auto found = index_.find(text);
-  if (found == index_.end()) return std::nullopt;
-  return found->second;
+  const std::size_t hash = std::hash<std::string_view>{}(text);
+  const Slot* const slot = place(index_, texts_, text, hash);
+  if (slot->id < 0 || text.empty()) return std::nullopt;
+  return slot->id;
 }
 
 std::optional<TokenId> Vocabulary::find_text(std::string_view text) const noexcept {

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/tokenizer.hpp"
@@ -24,7 +24,7 @@ class Vocabulary {
   /// The same from lists; `scores` may be empty. An empty spelling is never found.
   Vocabulary(std::vector<std::string> texts, std::vector<TokenKind> kinds,
              std::vector<float> scores);
-  Vocabulary(const Vocabulary&) = delete;  // the index points into the strings
+  Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
 
   std::size_t size() const noexcept { return texts_.size(); }
@@ -45,12 +45,19 @@ class Vocabulary {
   void set_kind(TokenId id, TokenKind kind) noexcept { kinds_[id] = kind; }
 
  private:
+  /// A place of the index: linear probing, at most half full. Nearly all look-ups while words are
+  /// merged fail, and the mark lets them fail without a look at the spelling.
+  struct Slot {
+    std::uint32_t mark = 0;  ///< the upper bits of the spelling's hash
+    TokenId id = -1;         ///< or -1: empty
+  };
+
   void make_index();
 
   std::vector<std::string> texts_;
   std::vector<TokenKind> kinds_;
   std::vector<float> scores_;
-  std::unordered_map<std::string_view, TokenId> index_;
+  std::vector<Slot> index_;
   std::size_t longest_ = 0;  ///< bytes of the longest spelling
 };
 

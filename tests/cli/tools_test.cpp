@@ -50,6 +50,27 @@ TEST(Tokenize, JsonShowsAPieceThatIsNoUtf8AsBytes) {
   EXPECT_EQ(pieces, json::parse(R"([" ",[228],[189],[160]])"));
 }
 
+TEST(PreTokenizer, IsChosenForEveryCommandThatLoadsAModel) {
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
+  // This vocabulary has none to choose, so that the choice is refused wherever it arrives.
+  const std::string path = model.string();
+  for (const Arguments& command : std::vector<Arguments>{{"run", path, "Hi"},
+                                                         {"chat", path},
+                                                         {"explain", path, "Hi"},
+                                                         {"show", path},
+                                                         {"check", path},
+                                                         {"bench", path},
+                                                         {"eval", path, path},
+                                                         {"detokenize", path, "1"},
+                                                         {"capture", path, "--list"}}) {
+    Arguments arguments = command;
+    arguments.insert(arguments.end(), {"--pre", "qwen2"});
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.status, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("pre-tokenizer")) << command[0];
+  }
+}
+
 TEST(Detokenize, GivesTheBytesExactly) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const std::string text = " two  blanks\n\xe4\xbd\xa0\xff end ";
@@ -159,6 +180,16 @@ TEST(Show, TellsPlanMemoryAndImplementations) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   for (const char* word : {"llama.block_count", "layers 0-4", "state", "attend", "hardware"})
     EXPECT_THAT(outcome.out, HasSubstr(word));
+}
+
+TEST(Show, NeedsNoTokenizer) {
+  const std::string folder = (source_dir() / "tests/safetensors/data/llama").string();
+  const Outcome shown = run_program({"show", folder});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("tokenizer none was found"));
+  const Outcome run = run_program({"run", folder, "Hi"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("no tokenizer was found"));
 }
 
 TEST(Show, JsonPutsTheFormulaBesideWhatIsAllocated) {
