@@ -136,6 +136,46 @@ TEST(Folders, LeadToEveryArchitecture) {
     EXPECT_THAT(reached, ::testing::Contains(architecture)) << architecture;
 }
 
+// Every number of every config.json at values that divide by nothing, overflow a product or are
+// odd: an error or a plan.
+TEST(Folders, WithAnyNumberAreAModelOrAnError) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("lemma-numbers-" + std::to_string(::getpid()));
+  std::size_t planned = 0, refused = 0;
+  const auto attempt = [&](const nlohmann::json& config) {
+    std::ofstream(path / "config.json") << config;
+    try {
+      const auto checkpoint = weights::open_checkpoint(path);
+      model::make_plan(*checkpoint, {});
+      ++planned;
+    } catch (const Error& error) {
+      EXPECT_NE(error.kind(), ErrorKind::kInternal) << error.what();
+      ++refused;
+    }
+  };
+  for (const std::string& name : saved_models()) {
+    SCOPED_TRACE(name);
+    if (!std::filesystem::exists(kData / name / "model.safetensors")) continue;  // shards
+    std::filesystem::create_directories(path);
+    std::filesystem::create_symlink(kData / name / "model.safetensors", path / "model.safetensors");
+    std::ifstream in(kData / name / "config.json");
+    const nlohmann::json sound = nlohmann::json::parse(in);
+    const nlohmann::json flat = sound.flatten();
+    for (const auto& [key, value] : flat.items()) {
+      if (!value.is_number()) continue;
+      for (const std::int64_t number :
+           {std::int64_t{0}, std::int64_t{3}, std::int64_t{0xffffffff}}) {
+        nlohmann::json config = sound;
+        config[nlohmann::json::json_pointer(key)] = number;
+        attempt(config);
+      }
+    }
+    std::filesystem::remove_all(path);
+  }
+  EXPECT_GT(planned, 500u);
+  EXPECT_GT(refused, 1000u);
+}
+
 /// A copy of a saved folder with more tensors: those of the folder under other names, and new ones
 /// of 0, 0.01, 0.02, ...
 class Extended {

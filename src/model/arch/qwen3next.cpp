@@ -119,9 +119,6 @@ Plan hybrid(const Reader& reader, KeyHeads mapping) {
   Plan plan = reader.base_plan(NormKind::kRms);
   algorithm::RopeSpec rope = reader.rope(RopeLayout::kSplitHalf);
   read_sections(reader, rope);
-  // A key of lemma's own, for checkpoints that keep the published order of value heads.
-  if (reader.metadata().boolean_or(reader.key("ssm.value_heads_grouped"), false))
-    mapping = KeyHeads::kGrouped;
   const GatedDeltaNetSpec spec = net_spec(reader, mapping);
   const algorithm::RoutingSpec routing = reader.routing(RouteScore::kSoftmax, true);
   const std::uint32_t interval = reader.metadata().has(reader.key("full_attention_interval"))

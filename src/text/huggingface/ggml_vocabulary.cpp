@@ -100,10 +100,10 @@ std::vector<std::pair<std::string, std::string>> merges_of(const Json& root) {
   return merges;
 }
 
-void add_merges(const Source& source, Metadata& keys) {
+Value joined_merges(const Source& source) {
   Value::Strings merges;
   for (const auto& [left, right] : merges_of(source.root)) merges.push_back(left + " " + right);
-  keys.add("tokenizer.ggml.merges", {std::move(merges), "array of string"});
+  return {std::move(merges), "array of string"};
 }
 
 /// A score for each token that orders merges as their ranks do: the first merge that makes it.
@@ -189,11 +189,14 @@ std::vector<Candidate> candidates_of(const Source& source, std::uint64_t rows, M
   if (source.tokens.type == "BPE") {
     const Splitter splitter(member(source.root, "pre_tokenizer", "the file"), true);
     if (splitter.ends_in_bytes()) {
-      add_merges(source, keys);
+      keys.add("tokenizer.ggml.merges", joined_merges(source));
       return pre_tokenizers();
     }
     add_scores_of_merges(source, rows, keys);
-    return with_space_prefix("llama");
+    std::vector<Candidate> candidates = with_space_prefix("llama");
+    candidates.push_back(named("gemma4"));  // merges by rank, line by line
+    candidates.back().push_back({"tokenizer.ggml.merges", joined_merges(source)});
+    return candidates;
   }
   if (source.tokens.type == "Unigram") {
     add_scores_of_pieces(source, rows, keys);
@@ -218,37 +221,40 @@ std::vector<Candidate> candidates_of(const Source& source, std::uint64_t rows, M
   return {};
 }
 
-/// The first text for which the two differ, or nothing.
-std::optional<std::string> difference(const Tokenizer& expected, const Tokenizer& found,
-                                      const std::vector<std::string>& probes) {
-  for (const std::string& text : probes)
+/// The number of the first text for which the two differ, or that of all.
+std::size_t agreement(const Tokenizer& expected, const Tokenizer& found,
+                      const std::vector<std::string>& probes) {
+  for (std::size_t i = 0; i < probes.size(); ++i)
     for (const bool special : {false, true}) {
       const EncodeOptions options{.add_special = special, .parse_special = special};
-      if (expected.encode(text, options) != found.encode(text, options)) return text;
+      if (expected.encode(probes[i], options) != found.encode(probes[i], options)) return i;
     }
-  return {};
+  return probes.size();
 }
 
 std::string escaped(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80);
 }
 
-/// `shared` and the first of `candidates` that gives the same ids; else why the last one does not.
+/// `shared` and the first of `candidates` that gives the same ids; else why the best one does not.
 GgmlVocabulary first_that_agrees(const Source& source, const Metadata& shared,
                                  const std::vector<Candidate>& candidates) {
   GgmlVocabulary result;
   const std::vector<std::string> probes =
       probe_texts(*source.tokenizer, Normalizer(member(source.root, "normalizer", "the file")));
+  std::size_t best = 0;
   for (const Candidate& candidate : candidates) {
     Metadata keys = shared;
     for (const auto& [key, value] : candidate) keys.add(key, value);
     try {
       const auto tokenizer = Tokenizer::from_metadata(keys);
-      const auto different = difference(*source.tokenizer, *tokenizer, probes);
-      if (!different) return {std::move(keys), {}};
-      result.why_not = "no known rules give the same ids for " + escaped(*different);
+      const std::size_t agreed = agreement(*source.tokenizer, *tokenizer, probes);
+      if (agreed == probes.size()) return {std::move(keys), {}};
+      if (!result.why_not.empty() && agreed <= best) continue;
+      best = agreed;
+      result.why_not = "no known rules give the same ids for " + escaped(probes[agreed]);
     } catch (const Error& error) {
-      result.why_not = error.what();
+      if (result.why_not.empty()) result.why_not = error.what();
     }
   }
   return result;

@@ -33,8 +33,10 @@ constexpr const char* kTexts[] = {
 
 constexpr std::size_t kPieces = 500;
 
+// GGUF's vocabularies spell blanks as U+2581, so none of them tells it from a blank.
 bool is_text(const Tokenizer& tokenizer, TokenId id, const std::string& piece) {
-  return tokenizer.kind(id) == TokenKind::kNormal && !piece.empty() && piece.size() < 64 &&
+  return piece.find("\xE2\x96\x81") == std::string::npos &&
+         tokenizer.kind(id) == TokenKind::kNormal && !piece.empty() && piece.size() < 64 &&
          base::is_valid_utf8(piece);
 }
 

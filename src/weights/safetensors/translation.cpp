@@ -374,6 +374,9 @@ void Translation::stack_experts(std::string_view path, std::string_view stem, st
       return fmt::format("{}.{}.{}.weight", folder, e, stem);
     };
     if (!has(of(0))) continue;
+    if (experts == 0)
+      raise(ErrorKind::kBadFile, "config.json: expected experts, found 0, but a tensor '{}'",
+            of(0));
     std::vector<Source> each;
     for (std::uint32_t e = 0; e < experts; ++e) each.push_back(take(of(e)));  // ends if one lacks
     const std::string name = numbered(gguf, layer) + ".weight";

@@ -133,6 +133,9 @@ void tensors(Translation& t) {
     if (!t.has(joined)) continue;
     const Source source = squeeze(t.take(joined));
     const std::uint64_t third = source.shape[0] / 3;
+    if (third == 0 || source.shape[0] % 3 != 0)
+      base::raise(ErrorKind::kBadFile, "tensor '{}': expected three equal parts, found {} rows",
+                  source.name, source.shape[0]);
     for (std::uint64_t p = 0; p < 3; ++p)
       t.put("blk." + std::to_string(i) + ".ssm_conv1d_" + "qkv"[p] + ".weight",
             part(source, p * third, (p + 1) * third));

@@ -2,6 +2,7 @@
 // gpt-oss. Its experts lie in one stack, gate and up in alternating columns: [E, D, 2 F], which
 // becomes two stacks [E, F, D]. The published checkpoints hold them as MXFP4, already [E, 2 F, D]
 // (quantized.cpp).
+#include "base/raise.hpp"
 #include "weights/safetensors/names/families.hpp"
 
 namespace lemma::weights::safetensors {
@@ -45,6 +46,9 @@ Source every_second(Source source, std::uint64_t first) {
 
 void tensors(Translation& t) {
   const std::uint64_t experts = t.config().u32("num_local_experts");
+  if (experts == 0)
+    base::raise(ErrorKind::kBadFile,
+                "config.json: key 'num_local_experts': expected at least 1, found 0");
   for (std::uint32_t i = 0; i < t.layers(); ++i) {
     const std::string from = "layers." + std::to_string(i) + ".mlp.experts.";
     const std::string to = "blk." + std::to_string(i) + ".ffn_";

@@ -3,6 +3,7 @@
 // by key head), its norms are stored around zero except the one behind the recurrence, and decays
 // as logarithms.
 #include <algorithm>
+#include <cmath>
 
 #include "base/raise.hpp"
 #include "weights/safetensors/names/families.hpp"
@@ -40,17 +41,7 @@ constexpr TensorRule kQwenNext[] = {
     {"layers.#.self_attn.o_proj", "blk.#.attn_output"},
     {"layers.#.self_attn.q_norm", "blk.#.attn_q_norm", Change::kAddOne},
     {"layers.#.self_attn.k_norm", "blk.#.attn_k_norm", Change::kAddOne},
-    {"layers.#.linear_attn.in_proj_qkvz", "blk.#.ssm_in"},
-    {"layers.#.linear_attn.in_proj_ba", "blk.#.ssm_ba"},
-    {"layers.#.linear_attn.in_proj_qkv", "blk.#.attn_qkv"},
-    {"layers.#.linear_attn.in_proj_z", "blk.#.attn_gate"},
-    {"layers.#.linear_attn.in_proj_a", "blk.#.ssm_alpha"},
-    {"layers.#.linear_attn.in_proj_b", "blk.#.ssm_beta"},
-    {"layers.#.linear_attn.conv1d.weight", "blk.#.ssm_conv1d.weight", Change::kSqueeze, true},
-    {"layers.#.linear_attn.A_log", "blk.#.ssm_a", Change::kNegExp, true},
-    {"layers.#.linear_attn.dt_bias", "blk.#.ssm_dt.bias", Change::kNone, true},
     {"layers.#.linear_attn.norm", "blk.#.ssm_norm"},
-    {"layers.#.linear_attn.out_proj", "blk.#.ssm_out"},
     {"layers.#.post_attention_layernorm", "blk.#.post_attention_norm", Change::kAddOne},
     {"layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
     {"layers.#.mlp.up_proj", "blk.#.ffn_up"},
@@ -63,6 +54,16 @@ constexpr TensorRule kQwenNext[] = {
     {"layers.#.enorm", "blk.#.nextn.enorm", Change::kAddOne},
     {"layers.#.hnorm", "blk.#.nextn.hnorm", Change::kAddOne},
     {"layers.#.shared_head.norm", "blk.#.nextn.shared_head_norm", Change::kAddOne},
+};
+
+// The other tensors of Qwen 3 Next's recurrence.
+constexpr TensorRule kNextRecurrence[] = {
+    {"layers.#.linear_attn.in_proj_qkvz", "blk.#.ssm_in"},
+    {"layers.#.linear_attn.in_proj_ba", "blk.#.ssm_ba"},
+    {"layers.#.linear_attn.conv1d.weight", "blk.#.ssm_conv1d.weight", Change::kSqueeze, true},
+    {"layers.#.linear_attn.A_log", "blk.#.ssm_a", Change::kNegExp, true},
+    {"layers.#.linear_attn.dt_bias", "blk.#.ssm_dt.bias", Change::kNone, true},
+    {"layers.#.linear_attn.out_proj", "blk.#.ssm_out"},
 };
 
 // The window of these models has never been switched on; layer_types says it once more.
@@ -139,17 +140,89 @@ void sections(Translation& t) {
   t.set("rope.dimension_sections", dims);
 }
 
-// Value heads stand beside the key head that they read; GGUF files have them reordered.
 void qwen3_5_keys(Translation& t) {
   sections(t);
   next_keys(t);
-  t.set("ssm.value_heads_grouped", true);
   t.require_flag("mtp_use_dedicated_embeddings", false);
   t.require_flag("attn_output_gate", true);
   describe(t, {"mtp_num_hidden_layers", "mamba_ssm_dtype", "full_attention_interval"});
 }
 
+void next_tensors(Translation& t) {
+  for (const TensorRule& rule : kNextRecurrence) t.move(rule);
+  expert_tensors(t);
+}
+
+// Qwen 3.5 stores value heads beside the key head that they read; in GGUF files head h reads the
+// key head h modulo their number.
+class ValueHeads {
+ public:
+  explicit ValueHeads(const Config& config)
+      : keys_(config.u32("linear_num_key_heads")),
+        values_(config.u32("linear_num_value_heads")),
+        key_rows_(std::uint64_t{2} * keys_ * config.u32("linear_key_head_dim")),
+        width_(config.u32("linear_value_head_dim")) {
+    const std::uint64_t largest = std::max({keys_, values_, width_, key_rows_});
+    if (keys_ == 0 || values_ == 0 || width_ == 0 || values_ % keys_ != 0 || largest > kMost)
+      base::raise(ErrorKind::kBadFile,
+                  "config.json: expected linear_num_key_heads that divide linear_num_value_heads, "
+                  "of at most {} rows, found {} and {}, of {} dims",
+                  kMost, keys_, values_, width_);
+  }
+
+  std::uint64_t key_rows() const { return key_rows_; }
+  std::uint64_t width() const { return width_; }
+
+  /// Rows of value heads, `width` each, behind `first` rows that stay.
+  Source reordered(Source source, std::uint64_t width, std::uint64_t first = 0) const {
+    const std::vector<std::uint64_t> shape = source.shape;
+    const std::uint64_t rows = first + values_ * width;
+    if (shape.empty() || shape[0] != rows)
+      base::raise(ErrorKind::kBadFile, "tensor '{}': expected {} rows for {} value heads, found {}",
+                  source.name, rows, values_, shape.empty() ? 0 : shape[0]);
+    if (shape.size() == 1) source.shape.push_back(1);
+    const std::uint64_t keys = keys_, ratio = values_ / keys_;
+    Source out = gather_rows(std::move(source), rows, [=](std::uint64_t row) {
+      if (row < first) return row;
+      const std::uint64_t head = (row - first) / width, place = (row - first) % width;
+      return first + (head % keys * ratio + head / keys) * width + place;
+    });
+    out.shape = shape;
+    return out;
+  }
+
+ private:
+  static constexpr std::uint64_t kMost = 1u << 24;
+  std::uint64_t keys_, values_, key_rows_, width_;
+};
+
+float decay(float logarithm) {
+  return -std::exp(logarithm);
+}
+
+void qwen3_5_recurrence(Translation& t) {
+  const ValueHeads heads(t.config());
+  for (std::uint32_t i = 0; i < t.layers(); ++i) {
+    const std::string from = numbered("layers.#.linear_attn.", i), to = numbered("blk.#.", i);
+    if (!t.has(from + "in_proj_qkv.weight")) continue;
+    const auto put = [&](const char* name, Source source) { t.put(to + name, std::move(source)); };
+    const auto take = [&](const char* name) { return t.take(from + name); };
+    put("attn_qkv.weight",
+        heads.reordered(take("in_proj_qkv.weight"), heads.width(), heads.key_rows()));
+    put("ssm_conv1d.weight",
+        heads.reordered(squeeze(take("conv1d.weight")), heads.width(), heads.key_rows()));
+    put("attn_gate.weight", heads.reordered(take("in_proj_z.weight"), heads.width()));
+    put("ssm_alpha.weight", heads.reordered(take("in_proj_a.weight"), 1));
+    put("ssm_beta.weight", heads.reordered(take("in_proj_b.weight"), 1));
+    put("ssm_dt.bias", heads.reordered(squeeze(take("dt_bias")), 1));
+    put("ssm_a", map(heads.reordered(squeeze(take("A_log")), 1), decay));
+    put("ssm_out.weight",
+        transpose(heads.reordered(transpose(take("out_proj.weight")), heads.width())));
+  }
+}
+
 void qwen3_5_expert_tensors(Translation& t) {
+  qwen3_5_recurrence(t);
   stacked_experts(t);
   expert_tensors(t);
 }
@@ -159,12 +232,12 @@ constexpr Family kFamilies[] = {
     {"qwen2_moe", "qwen2moe", "model.", kExpertKeys, kQwen, expert_keys, expert_tensors},
     {"qwen3", "qwen3", "model.", {}, kQwen, dense_keys},
     {"qwen3_moe", "qwen3moe", "model.", kExpertKeys, kQwen, expert_keys, expert_tensors},
-    {"qwen3_next", "qwen3next", "model.", kNextKeys, kQwenNext, next_keys, expert_tensors, false,
+    {"qwen3_next", "qwen3next", "model.", kNextKeys, kQwenNext, next_keys, next_tensors, false,
      "{}", Drafts::kModule},
-    {"qwen3_5_text", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, nullptr, false, "{}",
-     Drafts::kModule},
-    {"qwen3_5", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, nullptr, false, "{}",
-     Drafts::kModule},
+    {"qwen3_5_text", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, qwen3_5_recurrence,
+     false, "{}", Drafts::kModule},
+    {"qwen3_5", "qwen35", "model.", kNextKeys, kQwenNext, qwen3_5_keys, qwen3_5_recurrence, false,
+     "{}", Drafts::kModule},
     {"qwen3_5_moe_text", "qwen35moe", "model.", kNextKeys, kQwenNext, qwen3_5_keys,
      qwen3_5_expert_tensors, false, "{}", Drafts::kModule},
     {"qwen3_5_moe", "qwen35moe", "model.", kNextKeys, kQwenNext, qwen3_5_keys,
