@@ -12,43 +12,30 @@
 // to f16, at most a * 2^-10 below it, and d = (largest - m)/15 rounded up, so nothing clips and
 // |error| <= d/2 <= (2 + 2^-10)/30 * (1 + 2^-10) a = 0.0668 a. The encoder searches for a smaller
 // squared error and may use up to the bound below for it.
-#include <algorithm>
-
-#include "weights/formats/fit.hpp"
+#include "weights/formats/offset_fit.hpp"
 #include "weights/formats/unpacked.hpp"
 
 namespace lemma::weights::formats {
 namespace {
 
 using Block = BlockQ4_1;
+using Fit = OffsetFit<15>;
 
 constexpr float kBound = 0.085f;
-constexpr int kMaxCode = 15;
 constexpr auto decode = decode_unpacked<Block, 32, true>;
 
-void encode_with(ConstElements<Block> in, std::uint16_t d, std::uint16_t m, Block& block) noexcept {
+void pack(const Fit& fit, ConstElements<Block> in, Block& block) noexcept {
   block = {};
-  block.d = d;
-  block.m = m;
-  const double scale = base::f16_to_f32(d), offset = base::f16_to_f32(m);
-  const double inverse = scale != 0 ? 1 / scale : 0;
+  block.d = fit.d;
+  block.m = fit.m;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    put_split_nibble(block.qs, i,
-                     static_cast<unsigned>(int_code(in[i] - offset, inverse, 0, kMaxCode)));
+    put_split_nibble(block.qs, i, fit.code(in[i]));
   }
 }
 
-/// The encoding that the error bound is argued for.
-void encode_plain(ConstElements<Block> in, Block& block) noexcept {
-  const auto [low, high] = std::minmax_element(in.begin(), in.end());
-  const std::uint16_t m = f16_at_most(*low);
-  encode_with(in, f16_at_least((double{*high} - base::f16_to_f32(m)) / kMaxCode), m, block);
-}
-
 void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  const Affine fit = fit_affine(in, weight, kMaxCode, Minimum::kAny);
-  encode_with(in, f16_nearest(fit.scale), f16_nearest(-fit.min), block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) encode_plain(in, block);
+  pack(Fit::searched(in, weight), in, block);
+  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) pack(Fit::plain(in), in, block);
 }
 
 }  // namespace

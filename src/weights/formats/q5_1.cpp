@@ -13,44 +13,32 @@
 //
 // Error: as in Q4_1 with 31 steps: |error| <= (2 + 2^-10)/62 * (1 + 2^-10) a = 0.0324 a by the
 // plain encoding; the search may use up to the bound below.
-#include <algorithm>
-
-#include "weights/formats/fit.hpp"
+#include "weights/formats/offset_fit.hpp"
 #include "weights/formats/unpacked.hpp"
 
 namespace lemma::weights::formats {
 namespace {
 
 using Block = BlockQ5_1;
+using Fit = OffsetFit<31>;
 
 constexpr float kBound = 0.042f;
-constexpr int kMaxCode = 31;
 constexpr auto decode = decode_unpacked<Block, 32, true>;
 
-void encode_with(ConstElements<Block> in, std::uint16_t d, std::uint16_t m, Block& block) noexcept {
+void pack(const Fit& fit, ConstElements<Block> in, Block& block) noexcept {
   block = {};
-  block.d = d;
-  block.m = m;
-  const double scale = base::f16_to_f32(d), offset = base::f16_to_f32(m);
-  const double inverse = scale != 0 ? 1 / scale : 0;
+  block.d = fit.d;
+  block.m = fit.m;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const auto q = static_cast<unsigned>(int_code(in[i] - offset, inverse, 0, kMaxCode));
+    const unsigned q = fit.code(in[i]);
     put_split_nibble(block.qs, i, q & 15u);
     block.qh[i / 8] |= static_cast<std::uint8_t>(q >> 4 << (i % 8));
   }
 }
 
-/// The encoding that the error bound is argued for.
-void encode_plain(ConstElements<Block> in, Block& block) noexcept {
-  const auto [low, high] = std::minmax_element(in.begin(), in.end());
-  const std::uint16_t m = f16_at_most(*low);
-  encode_with(in, f16_at_least((double{*high} - base::f16_to_f32(m)) / kMaxCode), m, block);
-}
-
 void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  const Affine fit = fit_affine(in, weight, kMaxCode, Minimum::kAny);
-  encode_with(in, f16_nearest(fit.scale), f16_nearest(-fit.min), block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) encode_plain(in, block);
+  pack(Fit::searched(in, weight), in, block);
+  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) pack(Fit::plain(in), in, block);
 }
 
 }  // namespace
