@@ -52,6 +52,24 @@ struct Pipe {
   }
 };
 
+/// write(2) to a pipe whose reader may be gone: EPIPE and no signal, whatever the process does
+/// about signals.
+ssize_t write_quietly(int file, std::string_view bytes) {
+  sigset_t pipe_signal, before;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const ssize_t done = ::write(file, bytes.data(), bytes.size());
+  const int error = errno;
+  if (done < 0 && error == EPIPE) {
+    const timespec at_once{};
+    ::sigtimedwait(&pipe_signal, nullptr, &at_once);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return done;
+}
+
 struct Output {
   std::string text;
   std::size_t left_out = 0;
@@ -125,7 +143,7 @@ class Process {
 
  private:
   void feed(std::string_view& input) {
-    const ssize_t done = ::write(in_.write.file, input.data(), input.size());
+    const ssize_t done = write_quietly(in_.write.file, input);
     if (done > 0) input.remove_prefix(static_cast<std::size_t>(done));
     if ((done < 0 && errno != EAGAIN && errno != EINTR) || input.empty()) in_.write.close();
   }

@@ -48,6 +48,11 @@ TEST(Tools, FeedAndReadAtTheSameTime) {
   EXPECT_EQ(run_tool({"cat"}, much, {}).text, much);
 }
 
+TEST(Tools, OutliveAProgramThatDoesNotReadItsInput) {
+  const std::string more_than_a_pipe_holds(200'000, 'x');
+  EXPECT_TRUE(run_tool({"sh", "-c", "exec <&-; sleep 0.1"}, more_than_a_pipe_holds, {}).ok);
+}
+
 TEST(Tools, SayHowAProgramFailed) {
   EXPECT_THAT(run_tool({"/no/such/program"}, "", {}).text, StartsWith("error: '/no/such/program'"));
   const ToolResult result = run_tool({"sh", "-c", "echo out; echo err >&2; exit 3"}, "{}", {});
