@@ -54,9 +54,13 @@ void expect_answer(const Outcome& outcome, const std::string& what) {
   }
 }
 
+bool deep() {
+  const char* set = std::getenv("LEMMA_DEEP");
+  return set && std::strcmp(set, "1") == 0;
+}
+
 int tries(int normally) {
-  const char* deep = std::getenv("LEMMA_DEEP");
-  if (deep && std::strcmp(deep, "1") == 0) return normally * 20;
+  if (deep()) return normally * 20;
   return kSanitized ? normally / 4 : normally;
 }
 
@@ -161,6 +165,26 @@ TEST_F(HostileBytes, InAFolderAreAModelOrAnError) {
       write_file(tensors_path, damage(tensors, 8 << 10, random));
       expect_answer(run_limited({"show", folder / name}),
                     name + std::string(" tensors ") + std::to_string(i));
+    }
+  }
+}
+
+TEST_F(HostileBytes, InTheConfigOfAnyFamilyAreAModelOrAnError) {
+  std::vector<std::string> names = {"bert", "qwen3_next", "gemma4"};
+  const fs::path data = source_dir() / "tests/safetensors/data";
+  if (deep()) {
+    names.clear();
+    for (const auto& entry : fs::directory_iterator(data))
+      if (fs::exists(entry.path() / "model.safetensors"))
+        names.push_back(entry.path().filename().string());
+  }
+  for (const std::string& name : names) {
+    fs::create_directories(folder / name);
+    const std::string config = read_file(data / name / "config.json");
+    write_file(folder / name / "model.safetensors", read_file(data / name / "model.safetensors"));
+    for (int i = 0; i < tries(10); ++i) {
+      write_file(folder / name / "config.json", damage_json(config, random));
+      expect_answer(run_limited({"show", folder / name}), name + " config " + std::to_string(i));
     }
   }
 }

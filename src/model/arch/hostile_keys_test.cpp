@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,6 +47,8 @@ class Family {
     return std::get<std::int64_t>(value.data);
   }
 
+  TinyCheckpoint copy() const { return TinyCheckpoint(*file_); }
+
   /// Why planning fails with `key` set to `value`.
   template <typename T>
   std::string refusal(const std::string& key, T value) const {
@@ -69,6 +76,7 @@ class Family {
 
 class HostileKeys : public ::testing::TestWithParam<std::string> {
  protected:
+  TinyCheckpoint copy() const { return family.copy(); }
   const Family family{test::source_dir() / "tests/goldens" / GetParam() / "model.gguf"};
 };
 
@@ -140,6 +148,43 @@ TEST_P(HostileKeys, AreAnErrorOrAPlanAtAnyValue) {
     } else if (std::holds_alternative<double>(value.data)) {
       for (const double number : {0.0, -1.0, 1e308, -1e308, 1e-300, double(NAN), double(INFINITY)})
         EXPECT_FALSE(family.refusal(key, number).empty());
+    }
+  }
+}
+
+// Several at once, so that one wrong number cannot hide behind the check of another. LEMMA_DEEP=1
+// tries twenty times as many.
+TEST_P(HostileKeys, InCompanyAreAnErrorOrAPlan) {
+  constexpr std::array<std::int64_t, 14> kNumbers = {0, 1,  2,   3,    4,       5,          7,
+                                                     8, 16, 255, 4096, 1 << 20, 0x7fffffff, -1};
+  std::vector<std::pair<std::string, Value>> spoilable;
+  for (const auto& [key, value] : family.keys().pairs())
+    if (key.starts_with(family.prefix()) && !std::holds_alternative<std::string>(value.data))
+      spoilable.emplace_back(key, value);
+  std::mt19937 random{std::random_device::result_type{20261129}};
+  const auto number = [&] { return kNumbers[random() % kNumbers.size()]; };
+  const char* const deep = std::getenv("LEMMA_DEEP");
+  const int tries = deep && std::string_view(deep) == "1" ? 4000 : 200;
+  for (int i = 0; i < tries; ++i) {
+    TinyCheckpoint spoilt = copy();
+    for (std::size_t n = 2 + random() % 3; n > 0; --n) {
+      const auto& [key, value] = spoilable[random() % spoilable.size()];
+      if (const auto* list = std::get_if<Value::Ints>(&value.data)) {
+        Value::Ints changed = *list;
+        if (!changed.empty()) changed[random() % changed.size()] = number();
+        spoilt.set(key, std::move(changed));
+      } else if (std::holds_alternative<std::int64_t>(value.data)) {
+        spoilt.set(key, number());
+      } else if (std::holds_alternative<double>(value.data)) {
+        spoilt.set(key, static_cast<double>(number()) / 3);
+      } else if (random() % 2) {
+        spoilt.remove(key);
+      }
+    }
+    try {
+      make_plan(spoilt, {});
+    } catch (const Error& error) {
+      EXPECT_NE(error.kind(), ErrorKind::kInternal) << error.what();
     }
   }
 }
