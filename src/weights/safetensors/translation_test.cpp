@@ -250,6 +250,12 @@ TEST(SafetensorsCheckpoint, RefusesByNameWhatItDoesNotKnow) {
   // The family whose experts are known and whose recurrence is not.
   EXPECT_THAT(error_after([](Folder f) { f.config()["model_type"] = "nemotron_h"; }, unsupported),
               HasSubstr("'nemotron_h'"));
+  // Alternating updates of several streams are no part of the contract.
+  EXPECT_THAT(error_after([](Folder f) { f.config()["model_type"] = "gemma3n"; }, unsupported),
+              HasSubstr("'gemma3n'"));
+  // The first generation of a family whose second is known.
+  EXPECT_THAT(error_after([](Folder f) { f.config()["model_type"] = "bailing_moe"; }, unsupported),
+              HasSubstr("'use_qk_norm'"));
   EXPECT_THAT(error_after(
                   [](Folder f) {
                     f.config()["rope_scaling"] = {{"rope_type", "proportional"}, {"factor", 2.0}};
