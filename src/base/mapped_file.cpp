@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/raise.hpp"
 
@@ -30,10 +32,40 @@ struct Descriptor {
         std::generic_category().message(code));
 }
 
+/// The mappings there are, for let_go(): memory of other kinds would lose its contents.
+class Mappings {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(bytes);
+  }
+  void remove(std::span<const std::byte> bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [&](const auto& one) { return one.data() == bytes.data(); });
+  }
+  bool hold(std::span<const std::byte> bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(all_.begin(), all_.end(), [&](const auto& one) {
+      return bytes.data() >= one.data() && bytes.data() + bytes.size() <= one.data() + one.size();
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::span<const std::byte>> all_;
+};
+
+Mappings& mappings() {
+  static Mappings all;
+  return all;
+}
+
 }  // namespace
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  mappings().remove(bytes_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 MappedFile MappedFile::open(const std::filesystem::path& path) {
@@ -56,6 +88,7 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (address == MAP_FAILED) raise_errno(path, "map into memory", errno);
   mapped.bytes_ = {static_cast<const std::byte*>(address), size};
+  mappings().add(mapped.bytes_);
   return mapped;
 }
 
@@ -70,6 +103,16 @@ void prefetch(std::span<const std::byte> mapped) noexcept {
   const std::uintptr_t begin = address / page * page;
   if (!mapped.empty())
     ::madvise(reinterpret_cast<void*>(begin), mapped.size() + (address - begin), MADV_WILLNEED);
+}
+
+bool let_go(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty() || !mappings().hold(bytes)) return false;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + bytes.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return true;
 }
 
 }  // namespace lemma::base

@@ -46,5 +46,9 @@ class MappedFile {
 
 /// The same for bytes of any mapping, whichever file they belong to.
 void prefetch(std::span<const std::byte> mapped) noexcept;
+/// Gives back the memory of whole pages of a mapped file that will not be read again soon: touching
+/// them reads the file again. Does nothing for bytes that no MappedFile holds, and returns whether
+/// one does.
+bool let_go(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace lemma::base

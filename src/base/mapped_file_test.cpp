@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lemma/error.hpp"
 
@@ -75,6 +76,18 @@ TEST_F(MappedFileTest, PrefetchesAnyRangeWithoutChangingBytes) {
   file.prefetch(9999, ~std::size_t{0});
   file.prefetch(20000, 1);
   EXPECT_EQ(text_of(file), std::string(10000, 'q'));
+}
+
+TEST_F(MappedFileTest, LetsGoOfItsOwnPagesAloneAndReadsThemAgain) {
+  const std::string text(100000, 'q');
+  const auto file = MappedFile::open(write("file", text));
+  EXPECT_EQ(text_of(file), text);
+  EXPECT_TRUE(let_go(file.bytes().subspan(10, 90000)));
+  EXPECT_EQ(text_of(file), text);
+  std::vector<std::byte> memory(100000, std::byte{7});
+  EXPECT_FALSE(let_go(memory));
+  EXPECT_EQ(memory[50000], std::byte{7});
+  EXPECT_FALSE(let_go({}));
 }
 
 TEST_F(MappedFileTest, RefusesAnAbsentFile) {

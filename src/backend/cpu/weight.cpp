@@ -6,9 +6,13 @@
 #include <utility>
 
 #include "backend/cpu/packing.hpp"
+#include "base/mapped_file.hpp"
 
 namespace lemma::cpu {
 namespace {
+
+/// Bytes of the file that are packed between two looks at what can be given back.
+constexpr std::size_t kPackedAtOnce = std::size_t{16} << 20;
 
 Product choose_product(weights::Format format, backend::Numerics numerics) noexcept {
   if (!has_kernel(format)) return Product::kDecoded;
@@ -46,11 +50,20 @@ Weight make_weight(weights::Matrix matrix, backend::WeightUse use, backend::Nume
   weight.kernel = kernel_of(weight.matrix.format);
   weight.panel_bytes = panel_bytes(weight.matrix.format, weight.matrix.cols);
   weight.panels = base::AlignedBuffer::uninitialized(weight.panel_count() * weight.panel_bytes);
-  pool.parallel_for(weight.panel_count(), 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t p = begin; p < end; ++p) {
-      pack_panel(weight.matrix, p * kPanelRows, weight.panels.data() + p * weight.panel_bytes);
-    }
-  });
+  // The file's pages are given back behind the copy: both together never hold much of a weight.
+  const std::size_t rows = kPanelRows * weight.matrix.row_bytes();
+  const std::size_t some = std::max<std::size_t>(1, kPackedAtOnce / rows);
+  for (std::size_t first = 0; first < weight.panel_count(); first += some) {
+    const std::size_t count = std::min(some, weight.panel_count() - first);
+    pool.parallel_for(count, 1, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t p = first + begin; p < first + end; ++p) {
+        pack_panel(weight.matrix, p * kPanelRows, weight.panels.data() + p * weight.panel_bytes);
+      }
+    });
+    const std::size_t packed = first * rows;
+    base::let_go({weight.matrix.bytes + packed,
+                  std::min(count * rows, weight.matrix.size_bytes() - packed)});
+  }
   return weight;
 }
 
