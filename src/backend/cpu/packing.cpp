@@ -31,9 +31,18 @@ constexpr std::array kKernels = {
 // clang-format on
 static_assert(kKernels.size() == weights::kFormats.size());
 
-/// f16 scales of a panel whose format has one per 32 columns, rounded up to whole lines.
-constexpr std::size_t scale_bytes(std::size_t cols) noexcept {
-  return (cols / kGroup * kPanelRows * 2 + 63) / 64 * 64;
+/// Where a group of a layout of paired groups (kernels/project_panels.hpp) has its scales and
+/// codes.
+struct PairedGroup {
+  std::byte* scales;
+  std::byte* codes;
+};
+constexpr std::size_t paired_bytes(std::size_t groups, std::size_t group_bytes) noexcept {
+  return (groups + 1) / 2 * 64 + groups * group_bytes;
+}
+PairedGroup paired(std::byte* panel, std::size_t g, std::size_t group_bytes) noexcept {
+  std::byte* const pair = panel + paired_bytes(g / 2 * 2, group_bytes);
+  return {pair + g % 2 * 32, pair + 64 + g % 2 * group_bytes};
 }
 
 template <std::size_t Bytes>
@@ -44,13 +53,13 @@ void pack_floats(const std::byte* row, std::size_t cols, std::size_t r, std::byt
 }
 
 void pack_q8_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  std::byte* const codes = panel + scale_bytes(cols);
   for (std::size_t g = 0; g < cols / kGroup; ++g) {
     weights::BlockQ8_0 block;
     std::memcpy(&block, row + g * sizeof block, sizeof block);
-    put(panel + (g * kPanelRows + r) * 2, block.d);
+    const PairedGroup to = paired(panel, g, 8 * kVector);
+    put(to.scales + r * 2, block.d);
     for (std::size_t q = 0; q < 8; ++q) {
-      std::memcpy(codes + (g * 8 + q) * kVector + r * 4, block.qs + q * 4, 4);
+      std::memcpy(to.codes + q * kVector + r * 4, block.qs + q * 4, 4);
     }
   }
 }
@@ -61,27 +70,46 @@ void pack_nibbles(const std::uint8_t* bytes, std::size_t r, std::byte* group) no
 }
 
 void pack_q4_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  std::byte* const codes = panel + scale_bytes(cols);
   for (std::size_t g = 0; g < cols / kGroup; ++g) {
     weights::BlockQ4_0 block;
     std::memcpy(&block, row + g * sizeof block, sizeof block);
-    put(panel + (g * kPanelRows + r) * 2, block.d);
-    pack_nibbles(block.qs, r, codes + g * 4 * kVector);
+    const PairedGroup to = paired(panel, g, 4 * kVector);
+    put(to.scales + r * 2, block.d);
+    pack_nibbles(block.qs, r, to.codes);
   }
 }
 
 void pack_q5_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  std::byte* const codes = panel + scale_bytes(cols);
   for (std::size_t g = 0; g < cols / kGroup; ++g) {
     weights::BlockQ5_0 block;
     std::memcpy(&block, row + g * sizeof block, sizeof block);
-    put(panel + (g * kPanelRows + r) * 2, block.d);
-    std::byte* const group = codes + g * 5 * kVector;
-    pack_nibbles(block.qs, r, group);
+    const PairedGroup to = paired(panel, g, 5 * kVector);
+    put(to.scales + r * 2, block.d);
+    pack_nibbles(block.qs, r, to.codes);
     for (std::size_t i = 0; i < kGroup; ++i) {
       const unsigned high = block.qh[i / 8] >> (i % 8) & 1u;
-      or_into(group[4 * kVector + r * 4 + i % 4], high << (i / 4));
+      or_into(to.codes[4 * kVector + r * 4 + i % 4], high << (i / 4));
     }
+  }
+}
+
+template <typename Word>
+Word word_at(const std::uint8_t* bytes) noexcept {
+  Word word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+/// 32 nibbles, those at `shift` of 32 bytes, to their places in a group: eight at a time.
+void pack_nibbles_at(const std::uint8_t* bytes, std::size_t shift, std::size_t r,
+                     std::byte* group) noexcept {
+  constexpr std::uint64_t kMask = 0x0f0f0f0f0f0f0f0fu;
+  for (std::size_t i = 0; i < 16; i += 8) {
+    const std::uint64_t low = word_at<std::uint64_t>(bytes + i) >> shift & kMask;
+    const std::uint64_t high = word_at<std::uint64_t>(bytes + 16 + i) >> shift & kMask;
+    const std::uint64_t both = low | high << 4;
+    std::memcpy(group + i / 4 * kVector + r * 4, &both, 4);
+    std::memcpy(group + (i / 4 + 1) * kVector + r * 4, reinterpret_cast<const char*>(&both) + 4, 4);
   }
 }
 
@@ -97,23 +125,12 @@ void pack_q4_k(const std::byte* row, std::size_t cols, std::size_t r, std::byte*
       const weights::ScaleMin pair = weights::unpack_scale_min(block.scales, j);
       put(panel + kScales + j * kPanelRows + r, pair.scale);
       put(panel + kMinimums + j * kPanelRows + r, pair.min);
-      for (std::size_t i = 0; i < kGroup; ++i) {
-        const unsigned code = block.qs[j / 2 * 32 + i] >> (j % 2 * 4) & 15u;
-        const NibblePlace to = nibble(r, i);
-        or_into(panel[kCodes + j * 4 * kVector + to.byte], code << to.shift);
-      }
+      pack_nibbles_at(block.qs + j / 2 * 32, j % 2 * 4, r, panel + kCodes + j * 4 * kVector);
     }
   }
 }
 
-/// The 6-bit code of element `e` of a block; formats/q6_k.cpp draws where its bits lie.
-unsigned code_q6_k(const weights::BlockQ6_K& block, std::size_t e) noexcept {
-  const std::size_t half = e / 128, quarter = e % 128 / 32, l = e % 32;
-  const unsigned low = block.ql[half * 64 + quarter % 2 * 32 + l] >> (quarter / 2 * 4) & 15u;
-  const unsigned high = block.qh[half * 32 + l] >> (quarter * 2) & 3u;
-  return low | high << 4;
-}
-
+/// formats/q6_k.cpp draws where a code's bits lie: of 32 columns side by side in 32 bytes each.
 void pack_q6_k(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
   constexpr std::size_t kScales = 64, kLow = kScales + 256, kHigh = kLow + 32 * kVector;
   constexpr std::size_t kBlock = kHigh + 16 * kVector;
@@ -122,13 +139,18 @@ void pack_q6_k(const std::byte* row, std::size_t cols, std::size_t r, std::byte*
     std::memcpy(&block, row + b * sizeof block, sizeof block);
     put(panel + r * 2, block.d);
     for (std::size_t j = 0; j < 16; ++j) put(panel + kScales + j * kPanelRows + r, block.scales[j]);
-    for (std::size_t e = 0; e < kSuper; ++e) {
-      const unsigned code = code_q6_k(block, e);
-      const std::size_t g = e / kGroup, i = e % kGroup;
-      const NibblePlace to = nibble(r, i);
-      or_into(panel[kLow + g * 4 * kVector + to.byte], (code & 15u) << to.shift);
-      or_into(panel[kHigh + (g * 2 + i / 16) * kVector + r * 4 + i % 4],
-              code >> 4 << (i % 16 / 4 * 2));
+    for (std::size_t g = 0; g < 8; ++g) {
+      const std::size_t half = g / 4, quarter = g % 4;
+      pack_nibbles_at(block.ql + half * 64 + quarter % 2 * 32, quarter / 2 * 4, r,
+                      panel + kLow + g * 4 * kVector);
+      for (std::size_t h = 0; h < 2; ++h) {
+        std::uint32_t pairs = 0;
+        for (std::size_t q = 0; q < 4; ++q) {
+          const auto four = word_at<std::uint32_t>(block.qh + half * 32 + h * 16 + q * 4);
+          pairs |= (four >> (quarter * 2) & 0x03030303u) << (q * 2);
+        }
+        put(panel + kHigh + (g * 2 + h) * kVector + r * 4, pairs);
+      }
     }
   }
 }
@@ -179,11 +201,11 @@ std::size_t panel_bytes(Format format, std::size_t cols) noexcept {
     case WeightKernel::kBF16:
       return (cols * kPanelRows * 2 + 63) / 64 * 64;
     case WeightKernel::kQ8_0:
-      return scale_bytes(cols) + cols / kGroup * 8 * kVector;
+      return paired_bytes(cols / kGroup, 8 * kVector);
     case WeightKernel::kQ4_0:
-      return scale_bytes(cols) + cols / kGroup * 4 * kVector;
+      return paired_bytes(cols / kGroup, 4 * kVector);
     case WeightKernel::kQ5_0:
-      return scale_bytes(cols) + cols / kGroup * 5 * kVector;
+      return paired_bytes(cols / kGroup, 5 * kVector);
     case WeightKernel::kQ4_K:
       return cols / kSuper * (64 + 2 * 128 + 32 * kVector);
     case WeightKernel::kQ6_K:

@@ -5,7 +5,7 @@
 // their places change. Rows missing from the last panel are zero.
 //
 //   F32, F16, BF16                 [K][16] elements
-//   Q8_0, Q4_0, Q4_K, Q6_K, Q5_0   drawn at their readers in kernels/project_int8.hpp
+//   Q8_0, Q4_0, Q4_K, Q6_K, Q5_0   drawn at their readers in kernels/project_panels.hpp
 //   the others                     drawn at their readers in kernels/project_formats.hpp
 //
 // Grid points and table entries are looked up here, once: all the IQ formats and the 4-bit floats

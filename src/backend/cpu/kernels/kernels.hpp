@@ -37,6 +37,8 @@ inline constexpr std::size_t kPanelRows = 16;
 inline constexpr std::size_t kGroup = 32;
 /// Attention goes over keys in pieces of this many positions, cut at absolute multiples.
 inline constexpr std::size_t kPiece = 64;
+/// Kernels that read rows of the state in place, by their format: f16, bf16.
+inline constexpr std::size_t kFormats16 = 2;
 
 /// Rows rounded to int8: x[i] is about codes[i] * scales[i / 32]. A group that holds NaN or
 /// infinity has scale NaN, so that what it feeds becomes NaN and is noticed.
@@ -65,8 +67,10 @@ struct ProjectJob {
 /// 16, and the last panel must be readable to its end.
 struct ProductJob {
   const float* panel = nullptr;
-  std::size_t k_stride = 0;      ///< floats from one k to the next
-  std::size_t panel_stride = 0;  ///< floats from one panel of 16 columns to the next
+  const std::byte* panel16 = nullptr;  ///< product16: the same in 16 bits
+  std::ptrdiff_t ahead = 0;            ///< product16: from each byte to one to be asked for
+  std::size_t k_stride = 0;            ///< elements from one k to the next
+  std::size_t panel_stride = 0;        ///< elements from one panel of 16 columns to the next
   std::size_t k = 0;
   std::size_t columns = 0;
   const float* x = nullptr;
@@ -126,6 +130,7 @@ struct KernelTable {
 
   void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
   void (*product)(const ProductJob& job);
+  void (*product16[kFormats16])(const ProductJob& job);
   /// Rounds `n` (a multiple of 32) elements to the int8 form.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out);
 
@@ -135,8 +140,11 @@ struct KernelTable {
                  std::size_t width, float* scores);
   void (*soften)(const SoftenJob& job);
   /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
-  /// 16: keys as a panel of ProductJob.
+  /// 16: keys as a panel of ProductJob. From rows of 16-bit elements, which lie in the state, it
+  /// also asks for what lies `ahead` bytes from each.
   void (*transpose)(const float* rows, std::size_t stride, std::size_t width, float* out);
+  void (*transpose16[kFormats16])(const std::byte* rows, std::size_t stride, std::size_t width,
+                                  std::ptrdiff_t ahead, float* out);
   /// out = out * a + part * b
   void (*merge)(float* out, float a, const float* part, float b, std::size_t n);
   void (*softcap)(float* x, std::size_t n, float cap);  ///< cap * tanh(x / cap)

@@ -16,6 +16,7 @@ struct Simd {
   static constexpr std::size_t kProductColumns4 = 2;
   // Four rows of two i32 sums; the f32 sums, touched once in 32 columns, may live on the stack.
   static constexpr std::size_t kInt8Rows = 4;
+  static constexpr std::size_t kExpandFrom = 48;
   using F = __m256;
   using I = __m256i;
 
@@ -83,6 +84,9 @@ struct Simd {
   static I codes(const std::byte* at) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   }
+  static void store_codes(std::byte* to, I x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
+  }
   static I signed_codes(const std::byte* at) { return codes(at); }
   template <int Count, int Shift>
   static I bits(I x) {
@@ -112,8 +116,8 @@ struct Simd {
     return dot_unsigned(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
   }
   template <int Shift>
-  static I subtract_shifted(I dot, const std::int32_t* sum) {
-    return _mm256_sub_epi32(dot, _mm256_slli_epi32(_mm256_set1_epi32(*sum), Shift));
+  static I minus_shifted(const std::int32_t* sum) {
+    return _mm256_set1_epi32(-(*sum * (1 << Shift)));
   }
 
  private:

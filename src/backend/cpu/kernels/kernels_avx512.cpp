@@ -15,6 +15,7 @@ struct Simd {
   static constexpr std::size_t kProductRows = 8;
   static constexpr std::size_t kProductColumns4 = 4;
   static constexpr std::size_t kInt8Rows = 8;
+  static constexpr std::size_t kExpandFrom = 48;
   using F = __m512;
   using I = __m512i;
 
@@ -90,6 +91,7 @@ struct Simd {
     return _mm512_set1_epi32(four);
   }
   static I codes(const std::byte* at) { return _mm512_loadu_si512(at); }
+  static void store_codes(std::byte* to, I x) { _mm512_storeu_si512(to, x); }
   /// VNNI multiplies unsigned by signed: flipping the top bit turns w into w + 128, and every dot
   /// is then 128 times the sum of the activations too large.
   static I signed_codes(const std::byte* at) {
@@ -118,8 +120,8 @@ struct Simd {
   static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
   static I dot_signed(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
   template <int Shift>
-  static I subtract_shifted(I dot, const std::int32_t* sum) {
-    return _mm512_sub_epi32(dot, _mm512_slli_epi32(_mm512_set1_epi32(*sum), Shift));
+  static I minus_shifted(const std::int32_t* sum) {
+    return _mm512_set1_epi32(-(*sum * (1 << Shift)));
   }
 
  private:

@@ -15,6 +15,7 @@ struct Simd {
   static constexpr std::size_t kProductRows = 4;
   static constexpr std::size_t kProductColumns4 = 4;
   static constexpr std::size_t kInt8Rows = 2;
+  static constexpr std::size_t kExpandFrom = 48;
   using F = float32x4_t;
   using I = int32x4_t;
 
@@ -69,6 +70,9 @@ struct Simd {
   static I codes(const std::byte* at) {
     return vreinterpretq_s32_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(at)));
   }
+  static void store_codes(std::byte* to, I x) {
+    vst1q_u8(reinterpret_cast<std::uint8_t*>(to), vreinterpretq_u8_s32(x));
+  }
   static I signed_codes(const std::byte* at) { return codes(at); }
   template <int Count, int Shift>
   static I bits(I x) {
@@ -97,8 +101,8 @@ struct Simd {
     return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
   }
   template <int Shift>
-  static I subtract_shifted(I dot, const std::int32_t* sum) {
-    return vsubq_s32(dot, vshlq_n_s32(vdupq_n_s32(*sum), Shift));
+  static I minus_shifted(const std::int32_t* sum) {
+    return vdupq_n_s32(-(*sum * (1 << Shift)));
   }
 
  private:

@@ -12,8 +12,10 @@ struct Simd {
   static constexpr std::size_t kProductRows = 4;      ///< tallest tile of f32 products
   static constexpr std::size_t kProductColumns4 = 1;  ///< vectors beside each other at 4 rows
   static constexpr std::size_t kInt8Rows = 1;         ///< tallest tile of int8 products
-  using F = float;                                    ///< kLanes f32
-  using I = std::int32_t;                             ///< kLanes i32, or as many groups of 4 bytes
+  /// Rows from which packed int8 panels are expanded, once for all; 0: never. No bits depend on it.
+  static constexpr std::size_t kExpandFrom = 0;
+  using F = float;         ///< kLanes f32
+  using I = std::int32_t;  ///< kLanes i32, or as many groups of 4 bytes
 
   static F zero() { return 0.f; }
   static F set(float x) { return x; }
@@ -61,6 +63,7 @@ struct Simd {
     __builtin_memcpy(&x, at, 4);
     return x;
   }
+  static void store_codes(std::byte* to, I x) { __builtin_memcpy(to, &x, 4); }
   /// Signed codes, prepared for dot_signed.
   static I signed_codes(const std::byte* at) { return codes(at); }
   /// Bits [Shift, Shift + Count) of every byte.
@@ -102,10 +105,10 @@ struct Simd {
     __builtin_memcpy(y, &a, 4);
     return sum + x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3];
   }
-  /// Per lane: dot - (*sum << Shift).
+  /// -(*sum << Shift) in every lane.
   template <int Shift>
-  static I subtract_shifted(I dot, const std::int32_t* sum) {
-    return dot - *sum * (1 << Shift);
+  static I minus_shifted(const std::int32_t* sum) {
+    return -(*sum * (1 << Shift));
   }
 
  private:

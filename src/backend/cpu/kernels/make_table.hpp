@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/product.hpp"
 #include "backend/cpu/kernels/project_formats.hpp"
 #include "backend/cpu/kernels/project_int8.hpp"
+#include "backend/cpu/kernels/project_panels.hpp"
 #include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
 
@@ -43,10 +44,12 @@ constexpr KernelTable make_table(const char* name) {
            {project_int8<Simd, PanelFloats<Simd, 1>>, project_int8<Simd, PanelFloats<Simd, 1>>},
            {project_int8<Simd, PanelFloats<Simd, 2>>, project_int8<Simd, PanelFloats<Simd, 2>>}},
       .product = product<Simd>,
+      .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,
       .scores = scores<Simd>,
       .soften = soften<Simd>,
       .transpose = transpose<Simd>,
+      .transpose16 = {transpose_16<Simd, F16>, transpose_16<Simd, BF16>},
       .merge = merge<Simd>,
       .softcap = softcap<Simd>,
       .sum = sum<Simd>,

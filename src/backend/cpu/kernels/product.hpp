@@ -29,6 +29,7 @@ struct ProductTile {
   std::size_t out_stride;
   std::size_t columns;
   bool accumulate;
+  std::ptrdiff_t ahead = 0;  ///< bytes from each element to one to be asked for; 0: none
 };
 
 template <typename Simd>
@@ -77,9 +78,17 @@ void product_tile(const ProductTile<Element>& tile, std::size_t row, std::size_t
     LEMMA_UNROLL
     for (std::size_t c = 0; c < C; ++c) {
       w[c] = Simd::load(start[c] + k * tile.k_stride);
+      if constexpr (sizeof(Element) == 2 && kLanes > 1) {
+        if (tile.ahead != 0 && c % 2 == 0) {
+          __builtin_prefetch(reinterpret_cast<const std::byte*>(start[c] + k * tile.k_stride) +
+                             tile.ahead);
+        }
+      }
       // 2 KiB ahead: the distance at which one core reads memory fastest.
-      if constexpr (R == 1 && kLanes > 1)
-        __builtin_prefetch(start[c] + k * tile.k_stride + 2048 / sizeof(Element));
+      if constexpr (R == 1 && kLanes > 1) {
+        if (tile.ahead == 0)
+          __builtin_prefetch(start[c] + k * tile.k_stride + 2048 / sizeof(Element));
+      }
     }
     LEMMA_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
@@ -141,6 +150,15 @@ void product(const ProductJob& job) {
   product_panels<Simd>(
       ProductTile<float>{job.panel, job.k_stride, job.panel_stride, job.k, job.x, job.x_stride,
                          job.out, job.out_stride, job.columns, job.accumulate},
+      job.rows);
+}
+
+template <typename Simd, typename Element>
+void product_16(const ProductJob& job) {
+  product_panels<Simd>(
+      ProductTile<Element>{reinterpret_cast<const Element*>(job.panel16), job.k_stride,
+                           job.panel_stride, job.k, job.x, job.x_stride, job.out, job.out_stride,
+                           job.columns, job.accumulate, job.ahead},
       job.rows);
 }
 

@@ -47,10 +47,10 @@ template <typename Simd, bool High>
 struct PanelOffset : UnsignedCodes<Simd, 1, -1, true> {
   static constexpr std::size_t kCodes = 64;
   static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes + (High ? kBitBytes : 0);
+  static constexpr std::size_t kSweep = kGroupBytes;
   const std::byte* panel;
 
   PanelOffset(const std::byte* bytes, std::size_t) : panel(bytes) {}
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(panel + g * kGroupBytes); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const std::byte* const group = panel + g * kGroupBytes + kCodes;
@@ -73,12 +73,12 @@ template <typename Simd>
 struct PanelQ2_K : UnsignedCodes<Simd, 2, -1, true> {
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 256, kCodes = kMinimums + 256;
   static constexpr std::size_t kBlock = kCodes + 8 * kPairBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
 
   PanelQ2_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return quad_of_pairs<Simd, Q>(group(g), v);
@@ -102,12 +102,12 @@ struct PanelQ3_K : UnsignedCodes<Simd, 2, 2, false> {  // codes stand for q - 4
   static constexpr std::size_t kScales = 64, kCodes = kScales + 256;
   static constexpr std::size_t kGroupBytes = kPairBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
 
   PanelQ3_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::bit_or(
@@ -128,12 +128,12 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
   static constexpr std::size_t kGroupBytes = kNibbleBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
 
   PanelQ5_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::bit_or(
@@ -154,12 +154,12 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
 template <typename Simd>
 struct PanelTernary : UnsignedCodes<Simd, 1, 0, false> {  // codes stand for q - 1
   static constexpr std::size_t kCodes = 64, kBlock = kCodes + 8 * kPairBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
 
   PanelTernary(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kPairBytes>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return quad_of_pairs<Simd, Q>(group(g), v);
@@ -184,12 +184,12 @@ struct SignedCodes {
 template <typename Simd>
 struct PanelQ8_K : SignedCodes<Simd, 1> {
   static constexpr std::size_t kCodes = 64, kGroupBytes = 512, kBlock = kCodes + 8 * kGroupBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
 
   PanelQ8_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::signed_codes(group(g) + Q * kVectorBytes + v * 4 * Simd::kLanes);
@@ -205,6 +205,7 @@ template <typename Simd, std::size_t Parts>
 struct PanelTable : SignedCodes<Simd, Parts> {
   static constexpr std::size_t kHeader = 64, kScales = 64, kCodes = kScales + 128 * Parts;
   static constexpr std::size_t kBlock = kCodes + 8 * kNibbleBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
   typename Simd::Table table;
   const std::byte* panel;
 
@@ -212,7 +213,6 @@ struct PanelTable : SignedCodes<Simd, Parts> {
       : table(Simd::table(bytes)), panel(bytes + kHeader) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kNibbleBytes; }
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kBlock / 8>(group(g)); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
@@ -230,12 +230,12 @@ template <typename Simd, std::size_t Parts>
 struct PanelFloats : SignedCodes<Simd, Parts> {
   static constexpr std::size_t kHeader = 64, kCodes = 64 * Parts;
   static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes;
+  static constexpr std::size_t kSweep = kGroupBytes;
   typename Simd::Table table;
   const std::byte* panel;
 
   PanelFloats(const std::byte* bytes, std::size_t)
       : table(Simd::table(bytes)), panel(bytes + kHeader) {}
-  void prefetch(std::size_t g) const { prefetch_ahead<Simd, kGroupBytes>(panel + g * kGroupBytes); }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::lookup(table, quad_of_nibbles<Simd, Q>(panel + g * kGroupBytes + kCodes, v));

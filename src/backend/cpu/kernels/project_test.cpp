@@ -126,6 +126,27 @@ TEST_P(ProjectTest, GivesARowTheSameBitsInAnyCompany) {
   }
 }
 
+TEST_P(ProjectTest, GivesARowTheSameBitsAmongMany) {
+  // Many rows are multiplied with panels that were expanded, two beside each other and some columns
+  // at a time: here a last panel without a neighbour, and columns for a second time.
+  for (const Format format : weights::kFormats) {
+    const std::size_t cols = 2304, outputs = 43, most = 61;
+    Numbers numbers(8);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(most, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    quantize(rows, most * cols);
+    std::vector<float> together(most * outputs), alone(outputs);
+    project(m, rows, 0, most, together);
+    for (std::size_t r = 0; r < most; r += 7) {
+      project(m, rows, r, 1, alone);
+      ASSERT_EQ(0,
+                std::memcmp(together.data() + r * outputs, alone.data(), outputs * sizeof(float)))
+          << weights::traits(format).name << ", row " << r;
+    }
+  }
+}
+
 TEST_P(ProjectTest, GivesAnOutputTheSameBitsInAnyRangeOfPanels) {
   for (const Format format : weights::kFormats) {
     const std::size_t cols = 256, outputs = 96, count = 3;

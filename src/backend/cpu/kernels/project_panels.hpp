@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Readers of the packed panels of Q8_0, Q4_0, Q5_0, Q4_K and Q6_K, which the packing of packing.cpp
+// writes, for the tile of project_int8.hpp. A reader gives the codes of 16 outputs x 4 columns
+// (`quad`), scales and minimums; `kSweep` is how many bytes of the panel belong to 32 columns.
+#pragma once
+
+#include "backend/cpu/kernels/project_int8.hpp"
+
+namespace lemma::cpu {
+
+/// Formats with one f16 scale in 32 columns: for each pair of groups [2][16] f16 scales, then the
+/// codes of both, so that a panel is read from its first byte to its last. An odd last group has a
+/// pair's scales for itself.
+template <typename Simd, std::size_t GroupBytes>
+struct PairedGroups {
+  static constexpr std::size_t kParts = 1;
+  static constexpr bool kMinimum = false;
+  static constexpr std::size_t kSweep = 32 + GroupBytes;
+  const std::byte* panel;
+
+  PairedGroups(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* pair(std::size_t g) const { return panel + g / 2 * (2 * kSweep); }
+  const std::byte* codes(std::size_t g) const { return pair(g) + 64 + g % 2 * GroupBytes; }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::load_f16(pair(g) + g % 2 * 32 + v * 2 * Simd::kLanes);
+  }
+};
+
+/// Q8_0: paired groups of [8][16][4] codes.
+template <typename Simd>
+struct PanelQ8_0 : PairedGroups<Simd, 512> {
+  static constexpr int kOffsetShift = Simd::kSignedOffsetShift;  ///< dots are off by sum << shift
+  using PairedGroups<Simd, 512>::PairedGroups;
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::signed_codes(this->codes(g) + Q * kVectorBytes + v * 4 * Simd::kLanes);
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_signed(sum, w, a);
+  }
+};
+
+/// Q4_0: paired groups of [4][16][4] bytes, the low nibble of vector q holding columns 4q.., the
+/// high one columns 16 + 4q...
+template <typename Simd>
+struct PanelQ4_0 : PairedGroups<Simd, 256> {
+  static constexpr int kOffsetShift = 3;  ///< codes stand for q - 8
+  using PairedGroups<Simd, 256>::PairedGroups;
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    const typename Simd::I pair =
+        Simd::codes(this->codes(g) + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes);
+    return Simd::template bits<4, Q / 4 * 4>(pair);
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+};
+
+/// Q5_0: paired groups of [4][16][4] bytes as in Q4_0 and [16][4] bytes of high bits: bit q belongs
+/// to columns 4q...
+template <typename Simd>
+struct PanelQ5_0 : PairedGroups<Simd, 256 + 64> {
+  static constexpr int kOffsetShift = 4;  ///< codes stand for q - 16
+  using PairedGroups<Simd, 256 + 64>::PairedGroups;
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    const std::byte* const at = this->codes(g) + v * 4 * Simd::kLanes;
+    return Simd::bit_or(
+        Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
+        Simd::template shift_up<4>(Simd::template bits<1, Q>(Simd::codes(at + 256))));
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+};
+
+/// Q4_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
+/// [8][4][16][4] bytes as in Q4_0.
+template <typename Simd>
+struct PanelQ4_K {
+  static constexpr std::size_t kParts = 1;
+  static constexpr int kOffsetShift = -1;  ///< codes are what they are; minimums are apart
+  static constexpr bool kMinimum = true;
+  static constexpr std::size_t kBlock = 64 + 128 + 128 + 2048;
+  static constexpr std::size_t kSweep = kBlock / 8;
+  const std::byte* panel;
+
+  PanelQ4_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    const typename Simd::I pair =
+        Simd::codes(block(g) + 320 + g % 8 * 256 + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes);
+    return Simd::template bits<4, Q / 4 * 4>(pair);
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+                     Simd::load_u8(block(g) + 64 + g % 8 * 16 + v * Simd::kLanes));
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
+                     Simd::load_u8(block(g) + 192 + g % 8 * 16 + v * Simd::kLanes));
+  }
+};
+
+/// Q6_K, per 256 columns: [16] f16 d, padded to 64 bytes; [16][16] i8 scales; [8][4][16][4] bytes
+/// with the low 4 bits as in Q4_0; [8][2][16][4] bytes with the high 2 bits: bits 2q, 2q + 1 of
+/// vector h belong to columns 16 h + 4 q...
+template <typename Simd>
+struct PanelQ6_K {
+  static constexpr std::size_t kParts = 2;
+  static constexpr int kOffsetShift = 5;  ///< codes stand for q - 32
+  static constexpr bool kMinimum = false;
+  static constexpr std::size_t kLow = 64 + 256, kHigh = kLow + 2048, kBlock = kHigh + 1024;
+  static constexpr std::size_t kSweep = kBlock / 8;
+  const std::byte* panel;
+
+  PanelQ6_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    const std::size_t at = v * 4 * Simd::kLanes;
+    const typename Simd::I low =
+        Simd::codes(block(g) + kLow + g % 8 * 256 + Q % 4 * kVectorBytes + at);
+    const typename Simd::I high =
+        Simd::codes(block(g) + kHigh + g % 8 * 128 + Q / 4 * kVectorBytes + at);
+    return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(low),
+                        Simd::template shift_up<4>(Simd::template bits<2, Q % 4 * 2>(high)));
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+                     Simd::load_s8(block(g) + 64 + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  }
+};
+
+}  // namespace lemma::cpu
