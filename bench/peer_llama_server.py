@@ -33,6 +33,8 @@ def main():
     answer = server.handle_completions({
         "prompt": some_tokens(prompt), "n_predict": generate, "ignore_eos": True,
         "cache_prompt": False, "temperature": 0.0})
+    if "timings" not in answer:
+        sys.exit(f"no answer: {answer}")
     timings = answer["timings"]
     print(json.dumps({"prefill": [timings["prompt_per_second"]],
                       "decode": [timings["predicted_per_second"]]}))

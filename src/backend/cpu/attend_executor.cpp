@@ -19,6 +19,9 @@ namespace {
 /// Queries of a block: 8 tiles of the widest product, against which the decoding of their keys and
 /// values counts little.
 constexpr std::size_t kBlockQueries = 64;
+/// A block of at most so many queries reads the values where they lie; more read them so often that
+/// decoding them once is cheaper.
+constexpr std::size_t kInPlaceQueries = 8;
 /// Fewer items than this for each thread are split by spans.
 constexpr std::size_t kItemsPerThread = 4;
 /// Spans that are computed before they are merged: 16,384 positions.
@@ -77,6 +80,7 @@ class AttendExecutor final : public Executor {
       slopes_ = algorithm::alibi_slopes(spec_.query_heads, spec_.alibi_max_bias);
     }
     scratch_ = &context.shared<Scratch>({heads_, spec_.head_dim, spec_.value_dim, list_limit_});
+    in_place_ = reads_in_place(context);
   }
 
   void run(Context& context) noexcept override {
@@ -117,16 +121,56 @@ class AttendExecutor final : public Executor {
  private:
   using Thread = Scratch::Thread;
 
-  /// Reads keys and values of one KV head as the state holds them.
+  /// Reads keys and values of one KV head as the state holds them, where they lie if kernels can.
   auto decoder(Context& context, const backend::Segment& segment, std::size_t kv_head,
-               Pieces& pieces) const noexcept {
-    return [this, &context, &segment, kv_head, &pieces](std::uint32_t first, std::size_t count,
-                                                        std::size_t place) {
-      context.decode_rows(op_.key, *segment.sequence, first, count, kv_head * spec_.head_dim,
-                          spec_.head_dim, pieces.key(place), pieces.key_stride());
-      context.decode_rows(op_.value, *segment.sequence, first, count, kv_head * spec_.value_dim,
-                          spec_.value_dim, pieces.value(place), pieces.value_stride());
+               Pieces& pieces, std::size_t queries) const noexcept {
+    return [this, &context, &segment, kv_head, &pieces, queries](
+               std::uint32_t first, std::size_t count, std::size_t place) {
+      const std::size_t key = kv_head * spec_.head_dim, value = kv_head * spec_.value_dim;
+      Pieces::InPlace rows;
+      if (in_place_) {
+        const auto at = [&](const state::SlotPlace& slot, backend::SlotId id, std::size_t begin) {
+          return context.state.row(id, *segment.sequence, first) + 2 * begin -
+                 place * slot.row_bytes;
+        };
+        const auto& slots = context.state.layout().slots();
+        const state::SlotPlace& keys = slots[static_cast<std::size_t>(op_.key)];
+        const state::SlotPlace& values = slots[static_cast<std::size_t>(op_.value)];
+        rows.format = keys.format == algorithm::RowFormat::kF16 ? 0 : 1;
+        rows.keys = at(keys, op_.key, key);
+        rows.key_stride = keys.row_bytes / 2;
+        rows.value_stride = values.row_bytes / 2;
+        if (queries <= kInPlaceQueries) rows.values = at(values, op_.value, value);
+        const std::uint32_t end = segment.past + segment.rows, start = first - std::uint32_t(place);
+        const std::uint32_t next = start + std::uint32_t{kPiece} < end ? start + kPiece : start;
+        rows.next_keys = context.state.row(op_.key, *segment.sequence, next) + 2 * key;
+        rows.next_values = context.state.row(op_.value, *segment.sequence, next) + 2 * value;
+      } else {
+        context.decode_rows(op_.key, *segment.sequence, first, count, key, spec_.head_dim,
+                            pieces.key(place), pieces.key_stride());
+      }
+      if (rows.values == nullptr) {
+        context.decode_rows(op_.value, *segment.sequence, first, count, value, spec_.value_dim,
+                            pieces.value(place), pieces.value_stride());
+      }
+      return rows;
     };
+  }
+
+  /// Whether pieces of both slots lie in one page each, in rows of 16-bit elements and whole
+  /// vectors. (Lists name rows here and there, which are decoded.)
+  bool reads_in_place(const Context& context) const noexcept {
+    const auto fits = [&](backend::SlotId id, std::size_t width) {
+      const state::SlotPlace& place = context.state.layout().slots()[static_cast<std::size_t>(id)];
+      return (place.format == algorithm::RowFormat::kF16 ||
+              place.format == algorithm::RowFormat::kBF16) &&
+             place.row_bytes % 2 == 0 && width % kPanelRows == 0;
+    };
+    const auto& slots = context.state.layout().slots();
+    return !op_.selection && context.state.layout().options().page_size % kPiece == 0 &&
+           fits(op_.key, spec_.head_dim) && fits(op_.value, spec_.value_dim) &&
+           slots[static_cast<std::size_t>(op_.key)].format ==
+               slots[static_cast<std::size_t>(op_.value)].format;
   }
 
   /// Attends to what the block's rows see within `limits`.
@@ -142,7 +186,8 @@ class AttendExecutor final : public Executor {
                    std::clamp(range.end, limits.begin, limits.end)};
     }
     own.pieces.attend(context.kernels, rule(context, first_row(context, block), kv_head),
-                      {ranges.data(), block.rows}, decoder(context, segment, kv_head, own.pieces));
+                      {ranges.data(), block.rows},
+                      decoder(context, segment, kv_head, own.pieces, block.rows * heads_));
   }
 
   /// The spans of all blocks and KV heads as items of their own, as many as the memory for their
@@ -162,7 +207,8 @@ class AttendExecutor final : public Executor {
     for (std::size_t from = first; from < last; from += kSpansAtOnce) {
       const std::size_t spans = std::min(kSpansAtOnce, last - from);
       context.each(items * spans, work, [&](std::size_t i, int thread) {
-        const std::size_t item = i / spans, span = i % spans;
+        // The KV heads of a span follow each other: their rows are neighbours in memory.
+        const std::size_t item = i % items, span = i / items;
         const RowBlock& block = blocks[item / kv_heads];
         Thread& own = scratch_->threads[static_cast<std::size_t>(thread)];
         const auto start = static_cast<std::uint32_t>((from + span) * kSpan);
@@ -198,7 +244,7 @@ class AttendExecutor final : public Executor {
       context.mark(row);
     } else {
       own.pieces.attend(context.kernels, rule(context, row, kv_head), list,
-                        decoder(context, segment, kv_head, own.pieces));
+                        decoder(context, segment, kv_head, own.pieces, heads_));
     }
     finish(context, row, 1, kv_head, own);
   }
@@ -258,6 +304,7 @@ class AttendExecutor final : public Executor {
   std::size_t list_limit_;  ///< keys of one list
   std::span<const float> sinks_;
   std::vector<float> slopes_;  ///< ALiBi's, or none
+  bool in_place_ = false;      ///< keys, and values of few queries, are read where they lie
   Scratch* scratch_;
 };
 

@@ -85,6 +85,7 @@ class AttendCompressedExecutor final : public Executor {
                                                         std::size_t place) {
         context.decode_rows(slot, *segment.sequence, first, count, 0, dim_,
                             scratch.pieces.key(place), scratch.pieces.key_stride());
+        return Pieces::InPlace{};
       };
     };
     std::array<algorithm::VisibleRange, Context::kRowBlock> window, entries;

@@ -287,6 +287,31 @@ TEST_P(CpuBackendTest, AttendsTheSameOverManyPieces) {
   }
 }
 
+TEST_P(CpuBackendTest, ReadsRowsWhereTheyLieWithTheBitsOfDecodedOnes) {
+  // Pages of 64 hold whole pieces, of 8 they do not. One, two and eight query heads a KV head.
+  for (const std::uint32_t query_heads : {2u, 4u, 16u}) {
+    const Case c = attend_case(gqa(query_heads, 2, 32, 32), "in place");
+    for (const RowFormat format : {RowFormat::kF16, RowFormat::kBF16}) {
+      const auto paged = [&](std::uint32_t page_size, std::vector<std::uint32_t> sizes) {
+        RunOptions run{.schedule = chunks(130, {sizes[0], 9}), .format = format};
+        run.page_size = page_size;
+        run.max_rows = 130;
+        for (std::uint32_t done = 0, i = 0; done < 30; done += sizes[i++ % sizes.size()]) {
+          run.schedule.push_back({Part{0, std::min(sizes[i % sizes.size()], 30 - done),
+                                       state::TokenClass::kGenerated}});
+        }
+        return run;
+      };
+      const double unit = format == RowFormat::kF16 ? 0x1p-11 : 0x1p-8;
+      const std::vector<float> want = rows_of(c, paged(8, {1}), options());
+      EXPECT_TRUE(same_bits(want, rows_of(c, paged(64, {1}), options(2)))) << query_heads;
+      EXPECT_TRUE(same_bits(want, rows_of(c, paged(64, {5, 2}), options()))) << query_heads;
+      const std::vector<float> exact = run_case(*reference::make_backend(), c, paged(8, {1})).rows;
+      EXPECT_EQ("", compare(want, exact, width_of(c), c.tolerance + algorithm::Tolerance{0, unit}));
+    }
+  }
+}
+
 TEST_P(CpuBackendTest, GivesAListOfAllRowsTheBitsOfTheRange) {
   for (const auto& [range, list] : range_and_list_cases()) {
     const RunOptions run{.schedule = one_prefill(200), .max_rows = 200};

@@ -187,8 +187,11 @@ class AttendLatentExecutor final : public Executor {
       float* const out = pieces.key(place);
       const std::size_t stride = pieces.key_stride(), rope = op_.spec.rope_dim;
       context.decode_rows(op_.latent, *segment.sequence, first, count, 0, rank_, out, stride);
-      if (rope == 0) return;
-      context.decode_rows(op_.rope, *segment.sequence, first, count, 0, rope, out + rank_, stride);
+      if (rope > 0) {
+        context.decode_rows(op_.rope, *segment.sequence, first, count, 0, rope, out + rank_,
+                            stride);
+      }
+      return Pieces::InPlace{};
     };
   }
 

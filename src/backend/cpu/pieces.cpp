@@ -14,6 +14,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 /// Queries that one tile of a product takes: rows that see different runs are multiplied with the
 /// values that all of a tile see, and alone with the rest.
 constexpr std::size_t kTileQueries = 8;
+constexpr std::size_t kBytes16 = 2;  ///< of an element that is read in place
 /// Added to the distance of rows, so that the same columns of 64 rows do not meet in a few sets of
 /// the cache when the width is a power of two.
 constexpr std::size_t kSkew = 16;
@@ -62,7 +63,8 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
   const std::size_t begin = ranges.front().begin, end = ranges.back().end;
   for (std::size_t start = begin / kPiece * kPiece; start < end; start += kPiece) {
     const std::size_t from = std::max(begin, start);
-    decode(static_cast<std::uint32_t>(from), std::min(end, start + kPiece) - from, from - start);
+    in_place_ = decode(static_cast<std::uint32_t>(from), std::min(end, start + kPiece) - from,
+                       from - start);
     begin_span(start / kSpan + 1);
     attend_piece(kernels, rule, ranges, start);
   }
@@ -78,10 +80,7 @@ void Pieces::attend_piece(const KernelTable& kernels, const ScoreRule& rule,
   while (first < last && within(ranges[last - 1], start).empty()) --last;
   if (first == last) return;
   const Run all{within(ranges[first], start).begin, within(ranges[last - 1], start).end};
-  for (std::size_t place = all.begin / kPanelRows * kPanelRows; place < all.end;
-       place += kPanelRows) {
-    kernels.transpose(key(place), key_stride_, key_width_, panels_.data() + place * key_width_);
-  }
+  transpose_keys(kernels, all);
   multiply_keys(kernels, first, last - first, all);
   for (std::size_t i = first; i < last; ++i) {
     const Run run = within(ranges[i], start);
@@ -122,15 +121,13 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
         runs[count++] = {place, place + 1};
       }
     }
+    in_place_ = {};
     for (const Run& run : Runs(runs.data(), count)) {
       decode(static_cast<std::uint32_t>(start + run.begin), run.end - run.begin, run.begin);
     }
     begin_span(start / kSpan + 1);
     const Run all{runs[0].begin, runs[count - 1].end};
-    for (std::size_t place = all.begin / kPanelRows * kPanelRows; place < all.end;
-         place += kPanelRows) {
-      kernels.transpose(key(place), key_stride_, key_width_, panels_.data() + place * key_width_);
-    }
+    transpose_keys(kernels, all);
     multiply_keys(kernels, 0, 1, all);
     soften(kernels, rule, 0, {runs.data(), count}, start);
     for (const Run& run : Runs(runs.data(), count)) add_values(kernels, 0, 1, run);
@@ -157,6 +154,20 @@ void Pieces::end_span() noexcept {
       for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
     }
     merge(q, part_largest_[q], lanes[0], parts_.data() + q * value_width_);
+  }
+}
+
+void Pieces::transpose_keys(const KernelTable& kernels, Run places) noexcept {
+  for (std::size_t place = places.begin / kPanelRows * kPanelRows; place < places.end;
+       place += kPanelRows) {
+    float* const panel = panels_.data() + place * key_width_;
+    if (in_place_.keys == nullptr) {
+      kernels.transpose(key(place), key_stride_, key_width_, panel);
+    } else {
+      kernels.transpose16[in_place_.format](
+          in_place_.keys + place * in_place_.key_stride * kBytes16, in_place_.key_stride,
+          key_width_, in_place_.next_keys - in_place_.keys, panel);
+    }
   }
 }
 
@@ -216,8 +227,14 @@ void Pieces::add_values(const KernelTable& kernels, std::size_t row, std::size_t
   if (run.empty()) return;
   const std::size_t q = row * queries_.heads;
   ProductJob job;
-  job.panel = (shared_ ? keys_.data() : values_.data()) + run.begin * value_stride_;
-  job.k_stride = value_stride_;
+  const bool decoded = in_place_.values == nullptr;
+  job.k_stride = decoded ? value_stride_ : in_place_.value_stride;
+  if (decoded) {
+    job.panel = (shared_ ? keys_.data() : values_.data()) + run.begin * value_stride_;
+  } else {
+    job.panel16 = in_place_.values + run.begin * in_place_.value_stride * kBytes16;
+    job.ahead = in_place_.next_values - in_place_.values;
+  }
   job.panel_stride = kPanelRows;
   job.k = run.end - run.begin;
   job.columns = value_width_;
@@ -227,7 +244,7 @@ void Pieces::add_values(const KernelTable& kernels, std::size_t row, std::size_t
   job.out = parts_.data() + q * value_width_;
   job.out_stride = value_width_;
   job.accumulate = true;
-  kernels.product(job);
+  (decoded ? kernels.product : kernels.product16[in_place_.format])(job);
 }
 
 void Pieces::merge(std::size_t q, float largest, float mass, const float* sums) noexcept {

@@ -12,7 +12,8 @@
 //
 // So spans can be computed by different threads. Which queries share a block never shows: a score
 // is one chain over the elements of its query and key, a weighted sum takes a query's own rows in
-// ascending order. A list that leaves nothing out gives the bits of the range.
+// ascending order. A list that leaves nothing out gives the bits of the range, and rows that are
+// read where they lie those of decoded ones.
 //
 //   pieces.begin(queries);
 //   pieces.attend(kernels, rule, ranges, decode);      // or a list, for a block of one row
@@ -48,9 +49,20 @@ struct ScoreRule {
 
 class Pieces {
  public:
+  /// Rows of a piece of a source that can be read where they lie: 16-bit elements, at equal
+  /// distances. Null: they were decoded.
+  struct InPlace {
+    const std::byte* keys = nullptr;               ///< of place 0
+    const std::byte* values = nullptr;             ///< of place 0
+    const std::byte* next_keys = nullptr;          ///< of the piece to come, or any address near
+    const std::byte* next_values = nullptr;        ///< the same
+    std::size_t key_stride = 0, value_stride = 0;  ///< elements
+    std::size_t format = 0;                        ///< index of kernels such as transpose16
+  };
   /// Writes rows [first, first + count) of the source to key(place) and the places after it, and
-  /// where values are apart to value(place) and after.
-  using Decode = base::FunctionRef<void(std::uint32_t first, std::size_t count, std::size_t place)>;
+  /// where values are apart to value(place) and after; or says where they lie.
+  using Decode =
+      base::FunctionRef<InPlace(std::uint32_t first, std::size_t count, std::size_t place)>;
 
   /// Memory for up to `queries` queries. With value_dim <= key_dim and `shared`, a value is the
   /// front of its key.
@@ -100,6 +112,7 @@ class Pieces {
   static Run within(algorithm::VisibleRange range, std::size_t start) noexcept;
   void attend_piece(const KernelTable& kernels, const ScoreRule& rule,
                     std::span<const algorithm::VisibleRange> ranges, std::size_t start) noexcept;
+  void transpose_keys(const KernelTable& kernels, Run places) noexcept;
   void begin_span(std::size_t span) noexcept;
   void end_span() noexcept;
   void multiply_keys(const KernelTable& kernels, std::size_t row, std::size_t rows,
@@ -113,6 +126,7 @@ class Pieces {
   bool shared_;
   Queries queries_;                    ///< of the running block
   std::size_t span_ = 0;               ///< under way, counted from 1; 0: none
+  InPlace in_place_;                   ///< of the piece under way
   std::vector<float> keys_;            ///< [64, key_stride]
   std::vector<float> panels_;          ///< [4, key_width, 16]: the same, as panels
   std::vector<float> values_;          ///< [64, value_stride], unless they are shared
