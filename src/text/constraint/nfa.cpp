@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
@@ -17,6 +18,10 @@ using Kind = Expression::Kind;
 /// Up to so many leaves a repeat is written out, so that it can become deterministic with its
 /// neighbours; beyond, it is counted.
 constexpr std::size_t kWrittenOut = 24;
+
+/// A set of more ranges than this, such as the letters of all scripts, is a rule of its own:
+/// written out at each of its places it would be most of the automaton.
+constexpr std::size_t kRangesInPlace = 40;
 
 std::size_t utf8_length(char32_t c) {
   return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -220,6 +225,20 @@ class NfaMaker {
 
   /// The UTF-8 forms of a set: ranges that agree in their bytes behind the first share states.
   void emit_chars(const regex::CharSet& chars, std::uint32_t from, std::uint32_t to) {
+    if (chars.ranges().size() <= kRangesInPlace) return emit_utf8(chars, from, to);
+    auto known = std::find_if(large_sets_.begin(), large_sets_.end(),
+                              [&](const auto& entry) { return entry.first == chars; });
+    if (known == large_sets_.end()) {
+      known = large_sets_.insert(known, {chars, static_cast<std::uint32_t>(nfa_.rules.size())});
+      const Nfa::RuleEnds ends = {state(), state()};
+      nfa_.rules.push_back(ends);
+      nfa_.names.push_back(name_);
+      emit_utf8(chars, ends.start, ends.end);
+    }
+    call(from, to, {known->second, 1, 1});
+  }
+
+  void emit_utf8(const regex::CharSet& chars, std::uint32_t from, std::uint32_t to) {
     tails_.clear();
     for (const regex::CharRange& range : chars.ranges()) {
       // Surrogates are no characters.
@@ -277,6 +296,7 @@ class NfaMaker {
   std::uint32_t name_ = 0;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> call_ids_;
   std::map<std::tuple<std::uint32_t, std::uint8_t, std::uint8_t>, std::uint32_t> tails_;
+  std::vector<std::pair<regex::CharSet, std::uint32_t>> large_sets_;  ///< and their rules
 };
 
 /// Finds what rules can be by following all edges once: a state is reached with nothing read

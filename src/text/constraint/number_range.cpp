@@ -15,6 +15,8 @@ using regex::CharSet;
 
 constexpr std::int64_t kMostInteger = 999'999'999'999'999'999;  // 18 digits
 constexpr std::size_t kWholeDigits = 15, kFractionDigits = 16;
+/// Of a number within bounds: what a double tells apart from its bounds.
+constexpr std::size_t kExactDigits = 15;
 
 Expression digit(char first, char last) {
   return one_of(CharSet{{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
@@ -44,7 +46,7 @@ class IntegerGraph {
       const std::int64_t b = std::min(high, last);
       if (a <= b) add_length(from, length, a, b);
       first = last + 1;
-      last = 10 * last + 9;
+      last = std::min(last, kMostInteger / 10) * 10 + 9;
     }
   }
   GraphBuilder& graph() { return graph_; }
@@ -169,7 +171,8 @@ class DecimalGraph {
     }
     for (const auto& [tight, node] : places) {
       if (may_stop(tight, 0)) graph_.silent(node, GraphBuilder::kEnd);
-      graph_.edge(node, fraction(0, tight), literal("."));
+      if (length < kExactDigits)
+        graph_.edge(node, fraction(0, kExactDigits - length, tight), literal("."));
     }
   }
 
@@ -182,13 +185,13 @@ class DecimalGraph {
     return !(tight.second && high_->exclusive && rest_is_zero(high_->value.fraction, done));
   }
 
-  /// Behind the point and `done` digits.
-  std::uint32_t fraction(std::size_t done, const Tight& tight) {
-    const auto [at, fresh] = fractions_.try_emplace({done, tight}, 0);
+  /// Behind the point and `done` of at most `most` digits.
+  std::uint32_t fraction(std::size_t done, std::size_t most, const Tight& tight) {
+    const auto [at, fresh] = fractions_.try_emplace({done, most, tight}, 0);
     if (!fresh) return at->second;
     const std::uint32_t node = at->second = graph_.node();
     if (done > 0 && may_stop(tight, done)) graph_.silent(node, GraphBuilder::kEnd);
-    if (done == kFractionDigits) return node;
+    if (done == most) return node;
     const auto at_place = [done](const std::string& digits) {
       return done < digits.size() ? digits[done] : '0';
     };
@@ -196,7 +199,7 @@ class DecimalGraph {
     const char high = tight.second ? at_place(high_->value.fraction) : '9';
     for (char d = low; d <= high; ++d) {
       const Tight now = {tight.first && d == low, tight.second && d == high};
-      graph_.edge(node, fraction(done + 1, now), digit(d, d));
+      graph_.edge(node, fraction(done + 1, most, now), digit(d, d));
     }
     return node;
   }
@@ -204,7 +207,7 @@ class DecimalGraph {
   GraphBuilder graph_;
   Bound low_;
   std::optional<Bound> high_;
-  std::map<std::pair<std::size_t, Tight>, std::uint32_t> fractions_;
+  std::map<std::tuple<std::size_t, std::size_t, Tight>, std::uint32_t> fractions_;
 };
 
 Bound negated(Bound bound) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON numbers within bounds, as expressions over their digits. Integers have at most 18 digits;
-// other numbers at most 15 before and 16 behind the point, and an exponent of two digits only where
-// no bound is given. Pure functions.
+// other numbers at most 15 before and 16 behind the point, and an exponent of two digits; within
+// bounds at most 15 digits in all, which a double tells apart, and no exponent. Pure functions.
 #pragma once
 
 #include <cstdint>
