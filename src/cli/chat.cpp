@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lemma chat`: a conversation in a terminal or a pipe. Uses the engine as an outsider would; the
 // parts are in chat/.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -85,6 +86,12 @@ struct Stops {
   }
 };
 
+/// How wide the terminal is now; 0 where it does not say.
+std::size_t columns_of_terminal() {
+  winsize size = {};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 std::string greeting(const ModelInfo& info) {
   const std::string name = info.name.empty() ? info.architecture : info.name;
   return name + ", context of " + std::to_string(info.context) +
@@ -107,8 +114,10 @@ int run_chat(const ChatOptions& options) {
   progress.clear();
   const bool person = person_is_there();
   const std::unique_ptr<chat::LineReader> lines = make_reader();
+  chat::Look look{.terminal = stdout_is_terminal(), .colours = may_use_colours()};
+  if (look.terminal) look.columns = columns_of_terminal;
   chat::View view(
-      {.terminal = stdout_is_terminal(), .colours = may_use_colours()},
+      look,
       [&](std::string_view text) {
         progress.clear();
         write_out(text);

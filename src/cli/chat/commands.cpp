@@ -135,6 +135,7 @@ struct CommandBodies {
       base::raise(ErrorKind::kUsage, "this model's template has no switch for thinking");
     d.settings_ = std::move(changed);
     d.parts_.view.look.reasoning = d.settings_.reasoning;
+    d.parts_.view.look.wraps = d.settings_.wrap;
   }
 
   static void file(Dialogue& d, Argument argument) {

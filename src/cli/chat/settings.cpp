@@ -100,6 +100,11 @@ constexpr Setting kSettings[] = {
        s.reasoning = on_or_off(self, value);
      },
      [](const Settings& s) { return std::string(word(s.reasoning)); }},
+    {"wrap", "on: lines are broken between words, or off",
+     [](Settings& s, std::string_view value, const Setting& self) {
+       s.wrap = on_or_off(self, value);
+     },
+     [](const Settings& s) { return std::string(word(s.wrap)); }},
     {"statistics", "on or off: a line after each answer",
      [](Settings& s, std::string_view value, const Setting& self) {
        s.statistics = on_or_off(self, value);

@@ -18,6 +18,7 @@ struct Settings {
   std::optional<std::size_t> max_tokens{};
   std::optional<bool> thinking{};  ///< none: as the template has it
   bool reasoning = true;           ///< shown
+  bool wrap = true;                ///< lines are broken between words, on a terminal
   bool statistics = true;          ///< a line after each answer
 };
 

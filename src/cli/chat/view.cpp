@@ -40,12 +40,22 @@ std::string printable(std::string_view text) {
 
 void View::answer(std::string_view text) {
   if (text.empty()) return;
-  out_(look.terminal ? printable(text) : std::string(text));
+  std::string shown = look.terminal ? printable(text) : std::string(text);
+  if (look.columns) shown = wrapper_.take(shown, look.wraps ? look.columns() : 0);
+  if (!shown.empty()) out_(shown);
   line_open_ = !text.ends_with('\n');
+}
+
+/// Prints what is held back, in the colours that it came in.
+void View::flush() {
+  const std::string held = wrapper_.flush();
+  if (!held.empty()) out_(held);
+  wrapper_.restart();
 }
 
 void View::enter(Place place) {
   if (place == place_) return;
+  flush();
   if (place_ == Place::kReasoning && look.colours) out_(kPlain);
   // A blank line between reasoning and what it led to.
   if (place_ == Place::kReasoning && look.reasoning) out_(line_open_ ? "\n\n" : "\n");
@@ -77,6 +87,7 @@ void View::show(const ChatEvent& event) {
 }
 
 void View::end_answer() {
+  flush();
   // Reasoning alone, without an answer, ends its own colours and line.
   if (place_ == Place::kReasoning && look.colours) out_(kPlain);
   if (line_open_) out_("\n");

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/chat/wrapper.hpp"
 #include "lemma/chat.hpp"
 
 namespace lemma::cli::chat {
@@ -16,6 +17,8 @@ struct Look {
   bool terminal = false;  ///< answers are read on a terminal
   bool colours = false;   ///< escape sequences may be used
   bool reasoning = true;  ///< reasoning is shown
+  bool wraps = true;      ///< lines are broken between words, where the columns are known
+  std::function<std::size_t()> columns{};  ///< of the terminal; none: it is none
 };
 
 class View {
@@ -38,8 +41,10 @@ class View {
   enum class Place { kStart, kReasoning, kContent };
   void enter(Place place);
   void answer(std::string_view text);
+  void flush();
 
   Sink out_, err_;
+  Wrapper wrapper_;
   Place place_ = Place::kStart;
   bool line_open_ = false;    ///< the answer does not end in a line break
   bool said_hidden_ = false;  ///< that reasoning goes on unseen
