@@ -111,6 +111,13 @@ const std::vector<Case>& cases() {
        "{\"s\": \"a</tool_call>b\", \"n\": 1.0}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
        "\"arguments\": {}}\n</tool_call>",
        {"hm", "Let me see.", {{"", "f", R"({"s": "a</tool_call>b", "n": 1.0})"}, {"", "g", "{}"}}}},
+      {"HarmonyRecipientWithoutAName",
+       S::kHarmony,
+       "",
+       "",
+       false,
+       "<|channel|>commentary to=functions. f<|message|>{\"n\": 1}<|call|>",
+       {"", "{\"n\": 1}", {}}},
       {"GigaChat3",
        S::kGigaChat,
        "",

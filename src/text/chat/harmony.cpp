@@ -77,9 +77,11 @@ class HarmonyParser : public AnswerParser {
     if (channel == "analysis") kind_ = ChatEvent::Kind::kReasoning;
     if (recipient.empty() || recipient == "user" || recipient == "assistant" || recipient == "all")
       return;
-    kind_ = ChatEvent::Kind::kToolCall;
-    recipient_ =
+    const std::string_view name =
         recipient.starts_with(kFunctions) ? recipient.substr(kFunctions.size()) : recipient;
+    if (name.empty()) return;  // no function of the namespace: what follows is content
+    kind_ = ChatEvent::Kind::kToolCall;
+    recipient_ = name;
   }
 
   bool body(bool final) {
