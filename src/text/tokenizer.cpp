@@ -61,7 +61,9 @@ struct Tokenizer::Parts : TokenizerParts {
 
 std::unique_ptr<const Tokenizer> Tokenizer::from_metadata(const weights::Metadata& metadata,
                                                           TokenizerOverrides overrides) {
-  if (!metadata.has("tokenizer.ggml.model") && metadata.has(kJsonKey)) {
+  const bool json_first =
+      !metadata.has("tokenizer.ggml.model") || metadata.boolean_or(kJsonFirstKey, false);
+  if (json_first && metadata.has(kJsonKey)) {
     return from_json(metadata.string(kJsonKey), metadata.string_or(kConfigKey, ""),
                      std::move(overrides), metadata.string_or(kGenerationKey, ""));
   }

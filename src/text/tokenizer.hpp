@@ -78,10 +78,10 @@ struct EncodeReport {
 
 class Tokenizer {
  public:
-  /// Builds the tokenizer that `tokenizer.ggml.*` describes, or else the tokenizer.json that stands
-  /// under kJsonKey. Throws kBadFile for keys that are missing, of a wrong type or that contradict
-  /// each other, and kUnsupported for a tokenizer model or pre-tokenizer that is not known (the
-  /// message lists the known ones).
+  /// Builds the tokenizer that `tokenizer.ggml.*` describes, or else (or first, by kJsonFirstKey)
+  /// the tokenizer.json that stands under kJsonKey. Throws kBadFile for keys that are missing, of a
+  /// wrong type or that contradict each other, and kUnsupported for a tokenizer model or
+  /// pre-tokenizer that is not known (the message lists the known ones).
   static std::unique_ptr<const Tokenizer> from_metadata(const weights::Metadata& metadata,
                                                         TokenizerOverrides overrides = {});
   /// Builds the tokenizer of a tokenizer.json; `config` is the tokenizer_config.json beside it and
@@ -96,6 +96,9 @@ class Tokenizer {
   static constexpr std::string_view kJsonKey = "tokenizer.huggingface.json";
   static constexpr std::string_view kConfigKey = "tokenizer.huggingface.config";
   static constexpr std::string_view kGenerationKey = "tokenizer.huggingface.generation";
+  /// True in files of lemma's own whose `tokenizer.ggml.*` were made of the tokenizer.json, which
+  /// says more and so is read first.
+  static constexpr std::string_view kJsonFirstKey = "tokenizer.huggingface.first";
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;

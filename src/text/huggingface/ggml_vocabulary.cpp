@@ -293,6 +293,7 @@ Metadata with_ggml_vocabulary(const Metadata& metadata, std::uint64_t rows) {
   for (const auto& [key, value] : metadata.pairs())
     if (!vocabulary.keys.has(key)) joined.add(key, value);
   for (const auto& [key, value] : vocabulary.keys.pairs()) joined.add(key, value);
+  joined.add(std::string(Tokenizer::kJsonFirstKey), {true, "bool"});
   return joined;
 }
 

@@ -121,6 +121,20 @@ TEST(GgmlVocabulary, OfMergesWithByteTokensIsScoredByRank) {
             found.keys.floats("tokenizer.ggml.scores")[266]);
 }
 
+// The tokenizer.json stays in the file and says more: this one composes letters.
+TEST(GgmlVocabulary, LeavesTheTokenizerJsonTheFirstWord) {
+  Json json = byte_level(kQwen);
+  json["normalizer"] = {{"type", "NFC"}};
+  const weights::Metadata metadata = folder_of(json);
+  const weights::Metadata written = with_ggml_vocabulary(metadata, 264);
+  EXPECT_TRUE(written.has("tokenizer.ggml.model"));
+  const std::string decomposed = "e\xCC\x81";
+  const auto before = Tokenizer::from_metadata(metadata);
+  EXPECT_EQ(Tokenizer::from_metadata(written)->encode(decomposed), before->encode(decomposed));
+  EXPECT_NE(Tokenizer::from_metadata(ggml_vocabulary(metadata, 264).keys)->encode(decomposed),
+            before->encode(decomposed));
+}
+
 TEST(GgmlVocabulary, OfAFileThatHasOneIsLeftAlone) {
   weights::Metadata metadata = folder_of(byte_level(kQwen));
   metadata.add("tokenizer.ggml.model", {std::string("gpt2"), "string"});
