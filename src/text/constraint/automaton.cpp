@@ -37,14 +37,17 @@ class Determiner {
     made_.states.resize(Automaton::kFirstLoop + rules);
     for (std::uint32_t rule = 0; rule < rules; ++rule) {
       const Size before = size();
-      if (!determine(rule)) {
+      budget_ = std::min(pool_, kBudgetOfRule + 20 * own_states(rule));
+      const std::size_t given = budget_;
+      const bool done = determine(rule);
+      pool_ -= given - budget_;
+      if (!done) {
         restore(before);
         keep(rule);
       }
       if (made_.states.size() > Automaton::kMostStates ||
           made_.byte_edges.size() + made_.call_edges.size() > 4 * Automaton::kMostStates) {
-        base::raise(ErrorKind::kUsage, "the grammar is too large: more than {} states or {} edges",
-                    Automaton::kMostStates, 4 * Automaton::kMostStates);
+        too_large();
       }
     }
     made_.root = nfa.root;
@@ -52,6 +55,30 @@ class Determiner {
   Automaton take() { return std::move(made_); }
 
  private:
+  /// Steps that making one rule deterministic may take besides those of its size, and all together.
+  static constexpr std::size_t kBudgetOfRule = 20'000, kBudgetOfAll = 30'000'000;
+  static constexpr std::size_t kMostWork = 200'000'000;
+
+  [[noreturn]] static void too_large() {
+    base::raise(ErrorKind::kUsage,
+                "the grammar is too large: more than {} states, {} edges or {} steps",
+                Automaton::kMostStates, 4 * Automaton::kMostStates, kMostWork);
+  }
+
+  std::size_t own_states(std::uint32_t rule) {
+    ++mark_;
+    std::vector<std::uint32_t> work = {nfa_.rules[rule].start};
+    std::size_t count = 0;
+    while (!work.empty()) {
+      const std::uint32_t state = work.back();
+      work.pop_back();
+      if (!visit(state)) continue;
+      ++count;
+      for (const NfaEdge& edge : edges(state)) work.push_back(edge.to);
+    }
+    return count;
+  }
+
   struct Size {
     std::size_t states, bytes, calls;
   };
@@ -70,7 +97,9 @@ class Determiner {
     ++mark_;
     StateSet set;
     std::erase_if(work, [&](std::uint32_t s) { return !visit(s); });
+    std::size_t visited = 0;
     while (!work.empty()) {
+      ++visited;
       const std::uint32_t state = work.back();
       work.pop_back();
       bool matters = nfa_.first_edge[state] == nfa_.first_edge[state + 1];  // an end
@@ -81,6 +110,9 @@ class Determiner {
       if (matters) set.push_back(state);
     }
     std::sort(set.begin(), set.end());
+    budget_ -= std::min(budget_, visited / 4);
+    work_ += visited;
+    if (work_ > kMostWork) too_large();
     return set;
   }
   bool visit(std::uint32_t state) {
@@ -107,7 +139,6 @@ class Determiner {
   bool determine(std::uint32_t rule) {
     ids_.clear();
     todo_.clear();
-    budget_ = 20000 + 20 * std::size_t{nfa_.state_count};
     made_.starts[rule] = state_of(closure({nfa_.rules[rule].start}));
     const std::uint32_t first = made_.starts[rule];
     for (std::size_t i = 0; i < todo_.size(); ++i) {
@@ -227,7 +258,7 @@ class Determiner {
   std::uint32_t mark_ = 0;
   std::unordered_map<StateSet, std::uint32_t, StateSetHash> ids_;
   std::vector<const StateSet*> todo_;  // nodes of ids_ stay where they are
-  std::size_t budget_ = 0;
+  std::size_t budget_ = 0, pool_ = kBudgetOfAll, work_ = 0;
 };
 
 void find_classes(Automaton& automaton) {

@@ -82,6 +82,44 @@ CharDfa length_dfa(std::uint32_t least, std::uint32_t most) {
   return dfa;
 }
 
+/// States are told apart by whether they accept, then by the groups that they lead to, until no
+/// round parts a group (E. F. Moore, "Gedanken-experiments on sequential machines", 1956).
+CharDfa reduced(const CharDfa& dfa) {
+  constexpr int kMostRounds = 64;
+  const std::size_t width = dfa.classes.size();
+  std::vector<std::uint32_t> groups(dfa.accepts.begin(), dfa.accepts.end());
+  std::size_t count = 0;
+  for (int round = 0;; ++round) {
+    if (round == kMostRounds) return dfa;
+    std::map<std::vector<std::uint32_t>, std::uint32_t> ids;
+    std::vector<std::uint32_t> parted;
+    for (std::size_t state = 0; state < groups.size(); ++state) {
+      std::vector<std::uint32_t> signature = {groups[state]};
+      for (std::size_t c = 0; c < width; ++c) {
+        const std::uint32_t to = dfa.next[state * width + c];
+        signature.push_back(to == CharDfa::kNone ? CharDfa::kNone : groups[to]);
+      }
+      const auto id = static_cast<std::uint32_t>(ids.size());
+      parted.push_back(ids.try_emplace(std::move(signature), id).first->second);
+    }
+    groups = std::move(parted);
+    if (ids.size() == count) break;
+    count = ids.size();
+  }
+  CharDfa made;
+  made.classes = dfa.classes;
+  made.accepts.resize(count);
+  made.next.resize(count * width);
+  for (std::size_t state = 0; state < groups.size(); ++state) {  // the start's group is the first
+    made.accepts[groups[state]] = dfa.accepts[state];
+    for (std::size_t c = 0; c < width; ++c) {
+      const std::uint32_t to = dfa.next[state * width + c];
+      made.next[groups[state] * width + c] = to == CharDfa::kNone ? to : groups[to];
+    }
+  }
+  return made;
+}
+
 CharDfa both_of(const CharDfa& a, const CharDfa& b) {
   CharDfa both;
   std::vector<std::pair<std::size_t, std::size_t>> pairs;

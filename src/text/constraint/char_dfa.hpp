@@ -32,6 +32,10 @@ CharDfa length_dfa(std::uint32_t least, std::uint32_t most);
 /// Strings that are in both. Throws kUsage beyond kMostStates.
 CharDfa both_of(const CharDfa& a, const CharDfa& b);
 
+/// The same strings with as few states as a few rounds of telling states apart show; the same
+/// automaton where that needs many.
+CharDfa reduced(const CharDfa& dfa);
+
 /// One of `chars` inside a JSON string, in its shortest form.
 Expression json_chars(const regex::CharSet& chars);
 

@@ -107,6 +107,12 @@ TEST(JsonSchema, KnowsTheFormats) {
          {R"({"format": "json-pointer"})", {"\"\"", "\"/a~1b/0\""}, {"\"a\"", "\"/~2\""}}});
 }
 
+TEST(JsonSchema, LeavesOutLongStringsWhereAPatternMeetsALargeLength) {
+  Acceptor a = schema(R"({"format": "uri", "minLength": 1, "maxLength": 2083})");
+  EXPECT_TRUE(a.whole("\"https://example.org/" + std::string(250, 'x') + "\""));
+  EXPECT_LT(a.prefix("\"https://example.org/" + std::string(2083, 'x')), 2084u);
+}
+
 TEST(JsonSchema, BoundsIntegersDigitByDigit) {
   for (const auto& [low, high] : std::vector<std::pair<int, int>>{
            {0, 0}, {-3, 3}, {7, 123}, {-250, -17}, {-9, 1000}, {96, 106}, {-1, 0}}) {

@@ -180,7 +180,13 @@ class NfaMaker {
       if (e.least == 0) silent(from, to);
       return;
     }
-    if (leaves(e, kWrittenOut + 1) <= kWrittenOut) return write_out(e, from, to);
+    const std::size_t size = leaves(e, kWrittenOut + 1);
+    if (size == 0) {  // nothing is read, however often
+      emit(child, from, to);
+      if (e.least == 0) silent(from, to);
+      return;
+    }
+    if (size <= kWrittenOut) return write_out(e, from, to);
     call(from, to, {repeated_rule(child), std::max(e.least, 1u), e.most});
     if (e.least == 0) silent(from, to);
   }

@@ -489,7 +489,7 @@ class PatternCompiler {
 }  // namespace
 
 CharDfa pattern_dfa(std::string_view pattern) {
-  return PatternCompiler(pattern, PatternParser(pattern).parse()).compile();
+  return reduced(PatternCompiler(pattern, PatternParser(pattern).parse()).compile());
 }
 
 }  // namespace lemma::text::constraint

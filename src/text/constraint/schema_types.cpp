@@ -140,11 +140,15 @@ std::optional<CharDfa> SchemaCompiler::string_dfa(const Plain& plain, std::uint3
     }
   }
   if (!all || (least == 0 && most == kUnbounded)) return all;
-  try {
-    meet(length_dfa(least, most));
-  } catch (const Error& error) {
-    refuse(*last, error.what());
+  // Where every length up to the largest would be too much, the longest strings are left out.
+  if (most != kUnbounded) {
+    const auto affordable =
+        static_cast<std::uint32_t>(CharDfa::kMostStates / (all->state_count() + 1));
+    most = std::min(most, std::max(least, affordable));
   }
+  if (least >= CharDfa::kMostStates || (most != kUnbounded && most >= CharDfa::kMostStates))
+    refuse(*last, "the least length beside it is too large");
+  meet(length_dfa(least, most));
   return all;
 }
 

@@ -45,7 +45,7 @@ class StateStore {
   /// Thrown over (kUsage) rather than surpassed, between two calls of keep_only().
   static constexpr std::size_t kMostBytes = std::size_t{96} << 20;
 
-  static constexpr std::uint64_t kMostWork = 50'000'000;
+  static constexpr std::uint64_t kMostWork = 5'000'000;
 
   /// `automaton` must outlive the store.
   explicit StateStore(const Automaton& automaton);
