@@ -21,8 +21,8 @@ constexpr std::array kKernels = {
     WeightKernel::kQ8_0, WeightKernel::kQ4_0, WeightKernel::kQ4_K, WeightKernel::kQ6_K,
     WeightKernel::kQ5_0, WeightKernel::kQ4_1, WeightKernel::kQ5_1, WeightKernel::kQ2_K,
     WeightKernel::kQ3_K, WeightKernel::kQ5_K, WeightKernel::kQ8_K,
-    WeightKernel::kTable32, WeightKernel::kTable16,                         // IQ1_S, IQ1_M
-    WeightKernel::kTable32, WeightKernel::kTable16, WeightKernel::kTable16, // IQ2_XXS, _XS, _S
+    WeightKernel::kThree32, WeightKernel::kThree16,                         // IQ1_S, IQ1_M
+    WeightKernel::kThree32, WeightKernel::kThree16, WeightKernel::kThree16, // IQ2_XXS, _XS, _S
     WeightKernel::kTable32, WeightKernel::kTable32,                         // IQ3_XXS, _S
     WeightKernel::kFloats32, WeightKernel::kTable32,                        // IQ4_NL, _XS
     WeightKernel::kTernary, WeightKernel::kTernary,                         // TQ1_0, TQ2_0

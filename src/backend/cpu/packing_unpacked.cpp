@@ -35,7 +35,7 @@ struct SuperLayout {
 };
 constexpr SuperLayout kQ2_K{64 + 2 * 256, 128}, kQ3_K{64 + 256, 192}, kQ5_K{64 + 2 * 128, 320};
 constexpr SuperLayout kQ8_K{64, 512}, kTernary{64, 128}, kTable32{64 + 128, 256};
-constexpr SuperLayout kTable16{64 + 256, 256};
+constexpr SuperLayout kTable16{64 + 256, 256}, kThree32{64 + 128, 192}, kThree16{64 + 256, 192};
 constexpr std::size_t kTableBytes = 64;
 
 /// A value of a table -> its nibble; values that are not in it do not occur.
@@ -189,16 +189,25 @@ void pack_table(Format format, WeightKernel kernel, const std::byte* row, std::s
                 std::size_t r, std::byte* panel) noexcept {
   const Codebook table = table_of(format);
   const std::array<std::uint8_t, 256> nibbles = nibbles_of(table);
-  const std::size_t parts = kernel == WeightKernel::kTable16 ? 2 : 1;
-  const SuperLayout layout = parts == 2 ? kTable16 : kTable32;
+  const bool three = kernel == WeightKernel::kThree32 || kernel == WeightKernel::kThree16;
+  const bool halves = kernel == WeightKernel::kTable16 || kernel == WeightKernel::kThree16;
+  const std::size_t parts = halves ? 2 : 1;
+  const SuperLayout layout =
+      three ? (halves ? kThree16 : kThree32) : (halves ? kTable16 : kTable32);
   std::memcpy(panel, table.data(), table.size());
   for_each_block(format, row, cols, [&](const Unpacked& u, std::size_t b) {
     std::byte* const block = panel + kTableBytes + b * layout.block();
     put(block + r * 4, u.d);
     put_parts(block + 64, parts, u.scales, r);
     for (std::size_t e = 0; e < kSuper; ++e) {
-      put_nibble(block + layout.codes + e / kGroup * layout.group, r, e % kGroup,
-                 nibbles[static_cast<std::uint8_t>(u.codes[e])]);
+      std::byte* const group = block + layout.codes + e / kGroup * layout.group;
+      const unsigned code = nibbles[static_cast<std::uint8_t>(u.codes[e])];
+      if (three) {
+        put_pair(group, r, e % kGroup, code & 3u);
+        put_bit(group + 128, r, e % kGroup, code >> 2);
+      } else {
+        put_nibble(group, r, e % kGroup, code);
+      }
     }
   });
 }
@@ -244,6 +253,10 @@ std::size_t unpacked_panel_bytes(WeightKernel kernel, std::size_t cols) noexcept
       return kTableBytes + cols / kSuper * kTable32.block();
     case WeightKernel::kTable16:
       return kTableBytes + cols / kSuper * kTable16.block();
+    case WeightKernel::kThree32:
+      return kTableBytes + cols / kSuper * kThree32.block();
+    case WeightKernel::kThree16:
+      return kTableBytes + cols / kSuper * kThree16.block();
     case WeightKernel::kFloats32:
       return kTableBytes + cols / kGroup * (64 + 256);
     case WeightKernel::kFloats16:
@@ -271,6 +284,8 @@ void pack_unpacked_row(Format format, WeightKernel kernel, const std::byte* row,
       return pack_ternary(format, row, cols, r, panel);
     case WeightKernel::kTable32:
     case WeightKernel::kTable16:
+    case WeightKernel::kThree32:
+    case WeightKernel::kThree16:
       return pack_table(format, kernel, row, cols, r, panel);
     case WeightKernel::kFloats32:
     case WeightKernel::kFloats16:

@@ -23,10 +23,11 @@ enum class WeightKernel : std::uint8_t {
   kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0, kQ4_1, kQ5_1, kQ2_K, kQ3_K, kQ5_K, kQ8_K,
   kTernary,                ///< 2-bit codes, one scale in 256 columns
   kTable32, kTable16,      ///< nibbles into a table, a small scale for 32 or 16 of 256 columns
+  kThree32, kThree16,      ///< 3-bit codes into a table, a small scale for 32 or 16 of 256 columns
   kFloats32, kFloats16,    ///< nibbles into a table, an f32 scale for 32 or 16 columns
   // clang-format on
 };
-inline constexpr std::size_t kWeightKernels = 19;
+inline constexpr std::size_t kWeightKernels = 21;
 /// Token classes, in the order of state::TokenClass.
 inline constexpr std::size_t kTokenClasses = 2;
 

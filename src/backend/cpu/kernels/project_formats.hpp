@@ -200,11 +200,13 @@ struct PanelQ8_K : SignedCodes<Simd, 1> {
 };
 
 /// The IQ formats of super-blocks: [16] i8 table of values, padded to 64 bytes; per 256 columns
-/// [16] f32 d, [8 * Parts][16] i8 scales, then the nibbles of 8 groups.
-template <typename Simd, std::size_t Parts>
+/// [16] f32 d, [8 * Parts][16] i8 scales, then for each of 8 groups nibbles, or where the table has
+/// at most 8 values (`Three`) pairs (low 2 bits) and bits.
+template <typename Simd, std::size_t Parts, bool Three>
 struct PanelTable : SignedCodes<Simd, Parts> {
   static constexpr std::size_t kHeader = 64, kScales = 64, kCodes = kScales + 128 * Parts;
-  static constexpr std::size_t kBlock = kCodes + 8 * kNibbleBytes;
+  static constexpr std::size_t kGroupBytes = Three ? kPairBytes + kBitBytes : kNibbleBytes;
+  static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
   typename Simd::Table table;
   const std::byte* panel;
@@ -212,10 +214,14 @@ struct PanelTable : SignedCodes<Simd, Parts> {
   PanelTable(const std::byte* bytes, std::size_t)
       : table(Simd::table(bytes)), panel(bytes + kHeader) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
-  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kNibbleBytes; }
+  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
+    if constexpr (!Three) return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
+    return Simd::lookup(
+        table,
+        Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
+                     Simd::template shift_up<2>(quad_of_bits<Simd, Q>(group(g) + kPairBytes, v))));
   }
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
     return Simd::mul(
