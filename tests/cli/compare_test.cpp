@@ -86,6 +86,53 @@ TEST_F(Compare, AQuantizedModelGoesOnWritingAndSaysWhatItIs) {
   EXPECT_THAT(run.out, HasSubstr("there was"));
 }
 
+TEST_F(Compare, ImportanceOfTwoTextsIsTheirSum) {
+  const std::string half = (folder_ / "half").string(), all = (folder_ / "all").string();
+  const Outcome made = run_program({"imatrix", model_, text_, "-o", half, "--window", "64"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("36 matrices"));
+  ASSERT_EQ(
+      run_program({"imatrix", model_, text_, "-o", all, "--window", "64", "--in", half}).status, 0);
+  // Twice the sums over twice the rows are the same means.
+  const std::string one = (folder_ / "one.gguf").string();
+  ASSERT_EQ(run_program({"quantize", model_, one, "Q4_0", "--imatrix", half}).status, 0);
+  ASSERT_EQ(run_program({"quantize", model_, small_, "Q4_0", "--imatrix", all}).status, 0);
+  EXPECT_EQ(run_program({"show", one, "--diff", small_, "--json"}).out.find("relative_rms"),
+            std::string::npos);
+}
+
+TEST_F(Compare, GptqIsNearerToTheSourceOnTextThatItHasNotSeen) {
+  const std::string other = (folder_ / "other").string();
+  std::string stories;  // the model's own, so that there are enough
+  for (const char* begin : {"Once upon a time", "One day, a little boy"})
+    for (const char* seed : {"1", "2", "3", "4", "5", "6"})
+      stories += run_program(
+                     {"run", model_, begin, "--temp", "0.9", "--seed", seed, "--max-tokens", "240"})
+                     .out;
+  write_file(other, stories);
+  const auto divergence = [&] {
+    const Outcome outcome = run_program({"eval", small_, text_, "--against", model_, "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.out)["mean_kl"].get<double>();
+  };
+  ASSERT_EQ(run_program({"quantize", model_, small_, "Q4_0"}).status, 0);
+  const double plain = divergence();
+  const Outcome made =
+      run_program({"quantize", model_, small_, "Q4_0", "--gptq", "--calibration", other});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("run 1 times"));
+  EXPECT_LT(divergence(), 0.8 * plain);
+}
+
+TEST_F(Compare, RefusesWhatGptqCannotDo) {
+  const Outcome refused =
+      run_program({"quantize", model_, small_, "MXFP4", "--gptq", "--calibration", text_});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("MXFP4 of '"));
+  EXPECT_EQ(run_program({"quantize", model_, small_, "Q4_0", "--gptq"}).status, 2);
+  EXPECT_EQ(run_program({"quantize", model_, small_, "Q4_0", "--window", "64"}).status, 2);
+}
+
 TEST_F(Compare, VerifyReadsEveryTensor) {
   const Outcome whole = run_program({"show", model_, "--verify", "--json"});
   EXPECT_EQ(whole.status, 0) << whole.err;
