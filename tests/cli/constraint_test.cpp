@@ -41,7 +41,7 @@ TEST(RunConstrained, KeepsToAGrammar) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const TemporaryFolder folder;
   const auto file = folder / "grammar.gbnf";
-  write_file(file, "root ::= (\" \"? [A-Z]{2} \"-\" [0-9]{3} \");\"){2}";
+  write_file(file, "root ::= (\" \"? [A-Z]{2} \"-\" [0-9]{3} \";\"){2}");
   const Outcome outcome =
       run_program({"run", model.string(), "Lily", "--seed", "1", "--grammar", file.string()});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
