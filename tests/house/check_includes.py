@@ -34,7 +34,7 @@ TEXT_FROM_WEIGHTS = {"weights/metadata.hpp"}
 # '.': show_plan.cpp belongs to show; src/cli/models belongs to pull. All other files there, and all
 # of src/serve, are outsiders.
 CLI_INSIDERS = {"show", "check", "explain", "capture", "logits", "bench", "train", "quantize",
-                "eval", "pull"}
+                "imatrix", "eval", "pull"}
 # What an outsider may reach: the public API, the ground floor (UTF-8, log), and its like.
 OUTSIDER_REACH = ("include/lemma/", "src/base/", "src/cli/", "src/serve/")
 
