@@ -88,15 +88,12 @@ struct Simd {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
   }
   static I signed_codes(const std::byte* at) { return codes(at); }
-  template <int Count, int Shift>
+  template <int Count, int From, int To = 0>
   static I bits(I x) {
-    const I mask = _mm256_set1_epi8((1 << Count) - 1);
-    if constexpr (Shift == 0) return _mm256_and_si256(x, mask);
-    return _mm256_and_si256(_mm256_srli_epi16(x, Shift), mask);
-  }
-  template <int Shift>
-  static I shift_up(I x) {
-    return _mm256_slli_epi16(x, Shift);
+    const I mask = _mm256_set1_epi8(static_cast<char>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm256_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm256_slli_epi16(x, To - From);
+    return _mm256_and_si256(x, mask);
   }
   static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
   using Table = __m256i;

@@ -97,15 +97,12 @@ struct Simd {
   static I signed_codes(const std::byte* at) {
     return _mm512_xor_si512(codes(at), _mm512_set1_epi8(-128));
   }
-  template <int Count, int Shift>
+  template <int Count, int From, int To = 0>
   static I bits(I x) {
-    const I mask = _mm512_set1_epi8((1 << Count) - 1);
-    if constexpr (Shift == 0) return _mm512_and_si512(x, mask);
-    return _mm512_and_si512(_mm512_srli_epi16(x, Shift), mask);
-  }
-  template <int Shift>
-  static I shift_up(I x) {
-    return _mm512_slli_epi16(x, Shift);
+    const I mask = _mm512_set1_epi8(static_cast<char>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm512_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm512_slli_epi16(x, To - From);
+    return _mm512_and_si512(x, mask);
   }
   static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
   using Table = __m512i;

@@ -74,17 +74,12 @@ struct Simd {
     vst1q_u8(reinterpret_cast<std::uint8_t*>(to), vreinterpretq_u8_s32(x));
   }
   static I signed_codes(const std::byte* at) { return codes(at); }
-  template <int Count, int Shift>
+  template <int Count, int From, int To = 0>
   static I bits(I x) {
-    const uint8x16_t mask = vdupq_n_u8((1 << Count) - 1), bytes = vreinterpretq_u8_s32(x);
-    if constexpr (Shift == 0)
-      return vreinterpretq_s32_u8(vandq_u8(bytes, mask));
-    else
-      return vreinterpretq_s32_u8(vandq_u8(vshrq_n_u8(bytes, Shift), mask));
-  }
-  template <int Shift>
-  static I shift_up(I x) {
-    return vreinterpretq_s32_u8(vshlq_n_u8(vreinterpretq_u8_s32(x), Shift));
+    uint8x16_t bytes = vreinterpretq_u8_s32(x);
+    if constexpr (From > To) bytes = vshrq_n_u8(bytes, From - To);
+    if constexpr (From < To) bytes = vshlq_n_u8(bytes, To - From);
+    return vreinterpretq_s32_u8(vandq_u8(bytes, vdupq_n_u8(((1 << Count) - 1) << To)));
   }
   static I bit_or(I a, I b) { return vorrq_s32(a, b); }
   using Table = int8x16_t;

@@ -66,15 +66,14 @@ struct Simd {
   static void store_codes(std::byte* to, I x) { __builtin_memcpy(to, &x, 4); }
   /// Signed codes, prepared for dot_signed.
   static I signed_codes(const std::byte* at) { return codes(at); }
-  /// Bits [Shift, Shift + Count) of every byte.
-  template <int Count, int Shift>
+  /// Bits [From, From + Count) of every byte, at [To, To + Count); the others are zero.
+  template <int Count, int From, int To = 0>
   static I bits(I x) {
-    constexpr std::uint32_t kMask = ((1u << Count) - 1u) * 0x01010101u;
-    return static_cast<I>(static_cast<std::uint32_t>(x) >> Shift & kMask);
-  }
-  template <int Shift>
-  static I shift_up(I x) {  ///< every byte times 2^Shift, which still fits
-    return static_cast<I>(static_cast<std::uint32_t>(x) << Shift);
+    constexpr std::uint32_t kMask = (((1u << Count) - 1u) << To) * 0x01010101u;
+    const std::uint32_t all = static_cast<std::uint32_t>(x);
+    return static_cast<I>(
+        (From > To ? all >> (From > To ? From - To : 0) : all << (From > To ? 0 : To - From)) &
+        kMask);
   }
   static I bit_or(I a, I b) { return a | b; }
   struct Table {  ///< 16 signed values, prepared for lookup

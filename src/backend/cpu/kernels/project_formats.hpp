@@ -20,9 +20,9 @@ typename Simd::I quad_of_pairs(const std::byte* group, std::size_t v) {
       Simd::codes(group + Q / 4 * kVectorBytes + v * 4 * Simd::kLanes));
 }
 
-template <typename Simd, std::size_t Q>
+template <typename Simd, std::size_t Q, int To>
 typename Simd::I quad_of_bits(const std::byte* group, std::size_t v) {
-  return Simd::template bits<1, Q>(Simd::codes(group + v * 4 * Simd::kLanes));
+  return Simd::template bits<1, Q, To>(Simd::codes(group + v * 4 * Simd::kLanes));
 }
 
 template <typename Simd, std::size_t Q>
@@ -56,8 +56,7 @@ struct PanelOffset : UnsignedCodes<Simd, 1, -1, true> {
     const std::byte* const group = panel + g * kGroupBytes + kCodes;
     const typename Simd::I low = quad_of_nibbles<Simd, Q>(group, v);
     if constexpr (!High) return low;
-    return Simd::bit_or(low,
-                        Simd::template shift_up<4>(quad_of_bits<Simd, Q>(group + kNibbleBytes, v)));
+    return Simd::bit_or(low, quad_of_bits<Simd, Q, 4>(group + kNibbleBytes, v));
   }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::load_f16(panel + g * kGroupBytes + v * 2 * Simd::kLanes);
@@ -110,9 +109,8 @@ struct PanelQ3_K : UnsignedCodes<Simd, 2, 2, false> {  // codes stand for q - 4
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::bit_or(
-        quad_of_pairs<Simd, Q>(group(g), v),
-        Simd::template shift_up<2>(quad_of_bits<Simd, Q>(group(g) + kPairBytes, v)));
+    return Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
+                        quad_of_bits<Simd, Q, 2>(group(g) + kPairBytes, v));
   }
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
     return Simd::mul(
@@ -136,9 +134,8 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::bit_or(
-        quad_of_nibbles<Simd, Q>(group(g), v),
-        Simd::template shift_up<4>(quad_of_bits<Simd, Q>(group(g) + kNibbleBytes, v)));
+    return Simd::bit_or(quad_of_nibbles<Simd, Q>(group(g), v),
+                        quad_of_bits<Simd, Q, 4>(group(g) + kNibbleBytes, v));
   }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
@@ -218,10 +215,8 @@ struct PanelTable : SignedCodes<Simd, Parts> {
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     if constexpr (!Three) return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
-    return Simd::lookup(
-        table,
-        Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
-                     Simd::template shift_up<2>(quad_of_bits<Simd, Q>(group(g) + kPairBytes, v))));
+    return Simd::lookup(table, Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
+                                            quad_of_bits<Simd, Q, 2>(group(g) + kPairBytes, v)));
   }
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
     return Simd::mul(

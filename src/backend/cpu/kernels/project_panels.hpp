@@ -66,9 +66,8 @@ struct PanelQ5_0 : PairedGroups<Simd, 256 + 64> {
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const std::byte* const at = this->codes(g) + v * 4 * Simd::kLanes;
-    return Simd::bit_or(
-        Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
-        Simd::template shift_up<4>(Simd::template bits<1, Q>(Simd::codes(at + 256))));
+    return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
+                        Simd::template bits<1, Q, 4>(Simd::codes(at + 256)));
   }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_unsigned(sum, w, a);
@@ -129,7 +128,7 @@ struct PanelQ6_K {
     const typename Simd::I high =
         Simd::codes(block(g) + kHigh + g % 8 * 128 + Q / 4 * kVectorBytes + at);
     return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(low),
-                        Simd::template shift_up<4>(Simd::template bits<2, Q % 4 * 2>(high)));
+                        Simd::template bits<2, Q % 4 * 2, 4>(high));
   }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_unsigned(sum, w, a);
