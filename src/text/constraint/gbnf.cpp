@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
 
@@ -314,11 +315,7 @@ class GbnfParser {
   char32_t parse_hex(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i, ++at_) {
-      const char c = peek();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = base::hex_value(static_cast<unsigned char>(peek()));
       if (digit < 0) fail("expected " + std::to_string(digits) + " hexadecimal digits" + found());
       value = value << 4 | static_cast<char32_t>(digit);
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/raise.hpp"
 #include "text/constraint/schema_compiler.hpp"
 
@@ -52,16 +53,11 @@ Expression some_blanks() {
 std::string unescaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      unsigned value = 0;
-      const auto hex = [&](char c) {
-        return c >= '0' && c <= '9'   ? c - '0'
-               : c >= 'a' && c <= 'f' ? c - 'a' + 10
-               : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                      : 0;
-      };
-      value = static_cast<unsigned>(hex(text[i + 1]) * 16 + hex(text[i + 2]));
-      out += static_cast<char>(value);
+    const auto digit = [&](std::size_t at) {
+      return at < text.size() ? base::hex_value(static_cast<unsigned char>(text[at])) : -1;
+    };
+    if (text[i] == '%' && digit(i + 1) >= 0 && digit(i + 2) >= 0) {
+      out += static_cast<char>(digit(i + 1) * 16 + digit(i + 2));
       i += 2;
     } else if (text[i] == '~' && i + 1 < text.size() &&
                (text[i + 1] == '0' || text[i + 1] == '1')) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/raise.hpp"
 #include "base/utf8.hpp"
 
@@ -371,14 +372,9 @@ class Parser {
     char32_t value = 0;
     int digits = 0;
     for (; digits < most; ++digits, ++at_) {
-      const char32_t c = peek();
-      if (c >= '0' && c <= '9') {
-        value = value * 16 + (c - '0');
-      } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
-        value = value * 16 + ((c | 0x20) - 'a' + 10);
-      } else {
-        break;
-      }
+      const int digit = base::hex_value(peek());
+      if (digit < 0) break;
+      value = value * 16 + static_cast<char32_t>(digit);
     }
     if (digits == 0 || value > kLastCodePoint || (braces && !take('}'))) {
       malformed("a malformed hexadecimal escape");
