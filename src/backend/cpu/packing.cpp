@@ -3,15 +3,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "backend/cpu/packing_unpacked.hpp"
+#include "backend/cpu/packing_grids.hpp"
+#include "backend/cpu/packing_strips.hpp"
 #include "base/check.hpp"
-#include "weights/formats/blocks.hpp"
 
 namespace lemma::cpu {
 namespace {
 
+using namespace packing;
 using weights::Format;
 
 // In the order of weights::Format.
@@ -31,150 +31,146 @@ constexpr std::array kKernels = {
 // clang-format on
 static_assert(kKernels.size() == weights::kFormats.size());
 
-/// Where a group of a layout of paired groups (kernels/project_panels.hpp) has its scales and
-/// codes.
-struct PairedGroup {
-  std::byte* scales;
-  std::byte* codes;
+/// The table of values that leads a panel, padded to a cache line.
+constexpr std::size_t kTableBytes = 64;
+template <typename S>
+constexpr std::size_t leading_bytes() noexcept {
+  if constexpr (requires { S::kTable; }) return kTableBytes;
+  return 0;
+}
+
+/// The rows of a panel, as far as they exist.
+struct Rows {
+  const std::byte* first;
+  std::size_t stride, count, cols;
 };
-constexpr std::size_t paired_bytes(std::size_t groups, std::size_t group_bytes) noexcept {
-  return (groups + 1) / 2 * 64 + groups * group_bytes;
-}
-PairedGroup paired(std::byte* panel, std::size_t g, std::size_t group_bytes) noexcept {
-  std::byte* const pair = panel + paired_bytes(g / 2 * 2, group_bytes);
-  return {pair + g % 2 * 32, pair + 64 + g % 2 * group_bytes};
+
+/// A panel of whole units, and of half a one where pairs leave a block over.
+template <typename S>
+std::size_t strips_bytes(std::size_t blocks) noexcept {
+  const std::size_t rest = blocks % S::kBlocks;
+  const Unit part{.halves = S::kUnit.halves, .words = S::kUnit.words / S::kBlocks};
+  return leading_bytes<S>() + blocks / S::kBlocks * S::kUnits * S::kUnit.size() +
+         (rest > 0 ? part.size() : 0);
 }
 
-template <std::size_t Bytes>
-void pack_floats(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  for (std::size_t k = 0; k < cols; ++k) {
-    std::memcpy(panel + (k * kPanelRows + r) * Bytes, row + k * Bytes, Bytes);
+/// Asks for `bytes` bytes that will be read next.
+inline void ask(const std::byte* at, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+}
+
+template <typename S>
+void pack_strips(const Rows& rows, std::size_t blocks, std::byte* panel) noexcept {
+  if constexpr (requires { S::kTable; }) {
+    std::memset(panel, 0, kTableBytes);
+    std::memcpy(panel, S::kTable.data(), S::kTable.size());
+    panel += kTableBytes;
   }
-}
-
-void pack_q8_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  for (std::size_t g = 0; g < cols / kGroup; ++g) {
-    weights::BlockQ8_0 block;
-    std::memcpy(&block, row + g * sizeof block, sizeof block);
-    const PairedGroup to = paired(panel, g, 8 * kVector);
-    put(to.scales + r * 2, block.d);
-    for (std::size_t q = 0; q < 8; ++q) {
-      std::memcpy(to.codes + q * kVector + r * 4, block.qs + q * 4, 4);
-    }
-  }
-}
-
-/// Both formats keep the nibble of element i in byte i % 16, as the panel does.
-void pack_nibbles(const std::uint8_t* bytes, std::size_t r, std::byte* group) noexcept {
-  for (std::size_t q = 0; q < 4; ++q) std::memcpy(group + q * kVector + r * 4, bytes + q * 4, 4);
-}
-
-void pack_q4_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  for (std::size_t g = 0; g < cols / kGroup; ++g) {
-    weights::BlockQ4_0 block;
-    std::memcpy(&block, row + g * sizeof block, sizeof block);
-    const PairedGroup to = paired(panel, g, 4 * kVector);
-    put(to.scales + r * 2, block.d);
-    pack_nibbles(block.qs, r, to.codes);
-  }
-}
-
-void pack_q5_0(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  for (std::size_t g = 0; g < cols / kGroup; ++g) {
-    weights::BlockQ5_0 block;
-    std::memcpy(&block, row + g * sizeof block, sizeof block);
-    const PairedGroup to = paired(panel, g, 5 * kVector);
-    put(to.scales + r * 2, block.d);
-    pack_nibbles(block.qs, r, to.codes);
-    for (std::size_t i = 0; i < kGroup; ++i) {
-      const unsigned high = block.qh[i / 8] >> (i % 8) & 1u;
-      or_into(to.codes[4 * kVector + r * 4 + i % 4], high << (i / 4));
-    }
-  }
-}
-
-template <typename Word>
-Word word_at(const std::uint8_t* bytes) noexcept {
-  Word word;
-  std::memcpy(&word, bytes, sizeof word);
-  return word;
-}
-
-/// 32 nibbles, those at `shift` of 32 bytes, to their places in a group: eight at a time.
-void pack_nibbles_at(const std::uint8_t* bytes, std::size_t shift, std::size_t r,
-                     std::byte* group) noexcept {
-  constexpr std::uint64_t kMask = 0x0f0f0f0f0f0f0f0fu;
-  for (std::size_t i = 0; i < 16; i += 8) {
-    const std::uint64_t low = word_at<std::uint64_t>(bytes + i) >> shift & kMask;
-    const std::uint64_t high = word_at<std::uint64_t>(bytes + 16 + i) >> shift & kMask;
-    const std::uint64_t both = low | high << 4;
-    std::memcpy(group + i / 4 * kVector + r * 4, &both, 4);
-    std::memcpy(group + (i / 4 + 1) * kVector + r * 4, reinterpret_cast<const char*>(&both) + 4, 4);
-  }
-}
-
-void pack_q4_k(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
-  constexpr std::size_t kBlock = kCodes + 32 * kVector;
-  for (std::size_t b = 0; b < cols / kSuper; ++b, panel += kBlock) {
-    weights::BlockQ4_K block;
-    std::memcpy(&block, row + b * sizeof block, sizeof block);
-    put(panel + r * 2, block.d);
-    put(panel + 32 + r * 2, block.dmin);
-    for (std::size_t j = 0; j < 8; ++j) {
-      const weights::ScaleMin pair = weights::unpack_scale_min(block.scales, j);
-      put(panel + kScales + j * kPanelRows + r, pair.scale);
-      put(panel + kMinimums + j * kPanelRows + r, pair.min);
-      pack_nibbles_at(block.qs + j / 2 * 32, j % 2 * 4, r, panel + kCodes + j * 4 * kVector);
-    }
-  }
-}
-
-/// formats/q6_k.cpp draws where a code's bits lie: of 32 columns side by side in 32 bytes each.
-void pack_q6_k(const std::byte* row, std::size_t cols, std::size_t r, std::byte* panel) noexcept {
-  constexpr std::size_t kScales = 64, kLow = kScales + 256, kHigh = kLow + 32 * kVector;
-  constexpr std::size_t kBlock = kHigh + 16 * kVector;
-  for (std::size_t b = 0; b < cols / kSuper; ++b, panel += kBlock) {
-    weights::BlockQ6_K block;
-    std::memcpy(&block, row + b * sizeof block, sizeof block);
-    put(panel + r * 2, block.d);
-    for (std::size_t j = 0; j < 16; ++j) put(panel + kScales + j * kPanelRows + r, block.scales[j]);
-    for (std::size_t g = 0; g < 8; ++g) {
-      const std::size_t half = g / 4, quarter = g % 4;
-      pack_nibbles_at(block.ql + half * 64 + quarter % 2 * 32, quarter / 2 * 4, r,
-                      panel + kLow + g * 4 * kVector);
-      for (std::size_t h = 0; h < 2; ++h) {
-        std::uint32_t pairs = 0;
-        for (std::size_t q = 0; q < 4; ++q) {
-          const auto four = word_at<std::uint32_t>(block.qh + half * 32 + h * 16 + q * 4);
-          pairs |= (four >> (quarter * 2) & 0x03030303u) << (q * 2);
+  Strip strips[kPanelRows];
+  if (rows.count < kPanelRows) std::memset(strips, 0, sizeof strips);
+  const std::size_t next_panel = kPanelRows * rows.stride;
+  for (std::size_t b = 0; b < blocks; b += S::kBlocks) {
+    Unit unit = S::kUnit;
+    const std::size_t beside = std::min(S::kBlocks, blocks - b);
+    if (beside < S::kBlocks) unit.words /= S::kBlocks;
+    for (std::size_t part = 0; part < S::kUnits; ++part) {
+      for (std::size_t r = 0; r < rows.count; ++r) {
+        const std::byte* const at = rows.first + r * rows.stride + b * S::kBlockBytes;
+        if (part == 0) ask(at + next_panel, S::kBlocks * S::kBlockBytes);
+        for (std::size_t i = 0; i < beside; ++i) {
+          S::take(at + i * S::kBlockBytes, i + part, strips[r]);
         }
-        put(panel + kHigh + (g * 2 + h) * kVector + r * 4, pairs);
+        if (beside < S::kBlocks) strips[r].halves[1] = 0;
       }
+      interleave(unit, strips, panel);
+      panel += unit.size();
     }
   }
 }
 
-void pack_row(Format format, const std::byte* row, std::size_t cols, std::size_t r,
-              std::byte* panel) noexcept {
-  switch (kernel_of(format)) {
-    case WeightKernel::kF32:
-      return pack_floats<4>(row, cols, r, panel);
-    case WeightKernel::kF16:
-    case WeightKernel::kBF16:
-      return pack_floats<2>(row, cols, r, panel);
-    case WeightKernel::kQ8_0:
-      return pack_q8_0(row, cols, r, panel);
-    case WeightKernel::kQ4_0:
-      return pack_q4_0(row, cols, r, panel);
-    case WeightKernel::kQ4_K:
-      return pack_q4_k(row, cols, r, panel);
-    case WeightKernel::kQ6_K:
-      return pack_q6_k(row, cols, r, panel);
-    case WeightKernel::kQ5_0:
-      return pack_q5_0(row, cols, r, panel);
+/// [K][16] elements of `Bytes` bytes, padded to a cache line.
+template <std::size_t Bytes>
+void pack_floats(const Rows& rows, std::byte* panel) noexcept {
+  constexpr std::size_t kElements = sizeof(Strip::words) / Bytes, kAtOnce = 16 / Bytes;
+  Strip strips[kPanelRows];
+  std::memset(strips, 0, sizeof strips);
+  const auto* const start = reinterpret_cast<const std::byte*>(strips);
+  std::byte last[kAtOnce * kPanelRows * Bytes];
+  for (std::size_t k = 0; k < rows.cols; k += kElements) {
+    const std::size_t some = std::min(kElements, rows.cols - k);
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      const std::byte* const at = rows.first + r * rows.stride + k * Bytes;
+      ask(at + kPanelRows * rows.stride, some * Bytes);
+      std::memcpy(strips[r].words, at, some * Bytes);
+    }
+    for (std::size_t i = 0; i < some; i += kAtOnce) {
+      const std::size_t count = std::min(kAtOnce, some - i);
+      std::byte* const to = count == kAtOnce ? panel : last;
+      if constexpr (Bytes == 4) {
+        interleave_four_words(start + i * Bytes, sizeof(Strip), to);
+      } else {
+        interleave_eight_halves(start + i * Bytes, sizeof(Strip), to);
+      }
+      if (to == last) std::memcpy(panel, last, count * kPanelRows * Bytes);
+      panel += count * kPanelRows * Bytes;
+    }
+  }
+  const std::size_t end = rows.cols * kPanelRows * Bytes;
+  std::memset(panel, 0, (end + 63) / 64 * 64 - end);
+}
+
+/// Calls `use` with the strip of a quantized format.
+template <typename Use>
+auto with_strip(Format format, Use&& use) noexcept {
+  switch (format) {
+    case Format::kQ8_0:
+      return use.template operator()<Q8_0Strip>();
+    case Format::kQ4_0:
+      return use.template operator()<Q4_0Strip>();
+    case Format::kQ5_0:
+      return use.template operator()<Q5_0Strip>();
+    case Format::kQ4_1:
+      return use.template operator()<Q4_1Strip>();
+    case Format::kQ5_1:
+      return use.template operator()<Q5_1Strip>();
+    case Format::kQ2_K:
+      return use.template operator()<Q2_KStrip>();
+    case Format::kQ3_K:
+      return use.template operator()<Q3_KStrip>();
+    case Format::kQ4_K:
+      return use.template operator()<Q4_KStrip>();
+    case Format::kQ5_K:
+      return use.template operator()<Q5_KStrip>();
+    case Format::kQ6_K:
+      return use.template operator()<Q6_KStrip>();
+    case Format::kQ8_K:
+      return use.template operator()<Q8_KStrip>();
+    case Format::kIQ1_S:
+      return use.template operator()<IQ1_SStrip>();
+    case Format::kIQ1_M:
+      return use.template operator()<IQ1_MStrip>();
+    case Format::kIQ2_XXS:
+      return use.template operator()<IQ2_XXSStrip>();
+    case Format::kIQ2_XS:
+      return use.template operator()<IQ2_XSStrip>();
+    case Format::kIQ2_S:
+      return use.template operator()<IQ2_SStrip>();
+    case Format::kIQ3_XXS:
+      return use.template operator()<IQ3_XXSStrip>();
+    case Format::kIQ3_S:
+      return use.template operator()<IQ3_SStrip>();
+    case Format::kIQ4_NL:
+      return use.template operator()<IQ4_NLStrip>();
+    case Format::kIQ4_XS:
+      return use.template operator()<IQ4_XSStrip>();
+    case Format::kTQ1_0:
+      return use.template operator()<TQ1_0Strip>();
+    case Format::kTQ2_0:
+      return use.template operator()<TQ2_0Strip>();
+    case Format::kMXFP4:
+      return use.template operator()<MXFP4Strip>();
     default:
-      return pack_unpacked_row(format, kernel_of(format), row, cols, r, panel);
+      return use.template operator()<NVFP4Strip>();
   }
 }
 
@@ -194,34 +190,22 @@ bool takes_int8(WeightKernel kernel) noexcept {
 }
 
 std::size_t panel_bytes(Format format, std::size_t cols) noexcept {
-  switch (kernel_of(format)) {
-    case WeightKernel::kF32:
-      return cols * kPanelRows * 4;
-    case WeightKernel::kF16:
-    case WeightKernel::kBF16:
-      return (cols * kPanelRows * 2 + 63) / 64 * 64;
-    case WeightKernel::kQ8_0:
-      return paired_bytes(cols / kGroup, 8 * kVector);
-    case WeightKernel::kQ4_0:
-      return paired_bytes(cols / kGroup, 4 * kVector);
-    case WeightKernel::kQ5_0:
-      return paired_bytes(cols / kGroup, 5 * kVector);
-    case WeightKernel::kQ4_K:
-      return cols / kSuper * (64 + 2 * 128 + 32 * kVector);
-    case WeightKernel::kQ6_K:
-      return cols / kSuper * (64 + 256 + 48 * kVector);
-    default:
-      return unpacked_panel_bytes(kernel_of(format), cols);
+  if (!takes_int8(kernel_of(format))) {
+    return (cols * kPanelRows * weights::traits(format).block_bytes + 63) / 64 * 64;
   }
+  const std::size_t blocks = cols / weights::traits(format).block_elements;
+  return with_strip(format, [&]<typename S>() { return strips_bytes<S>(blocks); });
 }
 
 void pack_panel(const weights::Matrix& matrix, std::uint64_t first_row, std::byte* panel) noexcept {
-  const std::size_t cols = matrix.cols;
-  std::memset(panel, 0, panel_bytes(matrix.format, cols));
-  const std::uint64_t rows = std::min<std::uint64_t>(kPanelRows, matrix.rows - first_row);
-  for (std::uint64_t r = 0; r < rows; ++r) {
-    pack_row(matrix.format, matrix.row(first_row + r), cols, r, panel);
-  }
+  const Rows rows{
+      matrix.row(first_row), matrix.row_bytes(),
+      static_cast<std::size_t>(std::min<std::uint64_t>(kPanelRows, matrix.rows - first_row)),
+      static_cast<std::size_t>(matrix.cols)};
+  if (matrix.format == Format::kF32) return pack_floats<4>(rows, panel);
+  if (!takes_int8(kernel_of(matrix.format))) return pack_floats<2>(rows, panel);
+  const std::size_t blocks = rows.cols / weights::traits(matrix.format).block_elements;
+  with_strip(matrix.format, [&]<typename S>() { pack_strips<S>(rows, blocks, panel); });
 }
 
 }  // namespace lemma::cpu

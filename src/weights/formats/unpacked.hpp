@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block with its bits taken apart: whole codes, one scale and one minimum a group of elements.
-// Every format from Q4_1 on decodes this way, and the cpu backend packs its panels from it, so what
-// the bits mean is written once, in the format's own file. Pure.
+// Every format from Q4_1 on decodes this way; what the bits mean stands in the format's own file.
+// Pure.
 #pragma once
 
 #include <array>

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a block of each format becomes a strip (packing_interleave.hpp): one struct for each format,
+// with the bytes of a row that make one unit and the unit's shape. The panels are drawn at their
+// readers, kernels/project_panels.hpp and kernels/project_formats.hpp, the blocks in
+// weights/formats; where columns share a byte in both, they are moved as whole words: a shift, a
+// mask, or a small transposition of bits. Formats that choose points of a grid are in
+// packing_grids.hpp.
+//
+// Internal to packing. Pure.
+#pragma once
+
+#include <array>
+#include <bit>
+
+#include "backend/cpu/packing_interleave.hpp"
+#include "base/half.hpp"
+#include "weights/formats/blocks.hpp"
+#include "weights/formats/codebook.hpp"
+
+namespace lemma::cpu::packing {
+
+/// 32 nibbles, those at `Shift` of 32 bytes, as four words: columns 4 q.. low, 16 + 4 q.. high.
+template <int Shift>
+void put_nibbles(const std::uint8_t* bytes, std::uint32_t* words) noexcept {
+  const auto low = load<Bytes>(bytes), high = load<Bytes>(bytes + 16);
+  if constexpr (Shift == 0) {
+    const auto up = reinterpret_cast<Bytes>(reinterpret_cast<Words>(high) << 4);
+    store(words, (low & 0x0f) | (up & 0xf0));
+  } else {
+    const auto down = reinterpret_cast<Bytes>(reinterpret_cast<Words>(low) >> 4);
+    store(words, (down & 0x0f) | (high & 0xf0));
+  }
+}
+
+/// Swaps the bits of `b` under `mask` with those of `a` that lie `Shift` higher.
+template <int Shift>
+void swap_bits(Longs& a, Longs& b, std::uint64_t mask) noexcept {
+  const Longs t = ((a >> Shift) ^ b) & mask;
+  b ^= t;
+  a ^= t << Shift;
+}
+
+/// 128 pairs in the places of Q2_K: pair k of byte i belongs to column i of group k. As the words
+/// of groups k: [k][2], bits 2 q, 2 q + 1 of word h holding columns 16 h + 4 q...: for each h four
+/// words of pairs are transposed.
+inline std::array<Words, 2> transposed_pairs(const std::uint8_t* bytes) noexcept {
+  const auto h0 = load<Longs>(bytes), h1 = load<Longs>(bytes + 16);
+  auto first = __builtin_shufflevector(h0, h1, 0, 2), last = __builtin_shufflevector(h0, h1, 1, 3);
+  swap_bits<4>(first, last, 0x0f0f0f0f0f0f0f0fu);
+  auto even = reinterpret_cast<Words>(first), odd = reinterpret_cast<Words>(last);
+  // Words: row 0 and 1 of each h; the rows with even numbers go to one vector.
+  auto a = reinterpret_cast<Longs>(__builtin_shufflevector(even, odd, 0, 2, 4, 6));
+  auto b = reinterpret_cast<Longs>(__builtin_shufflevector(even, odd, 1, 3, 5, 7));
+  swap_bits<2>(a, b, 0x3333333333333333u);
+  even = reinterpret_cast<Words>(a);
+  odd = reinterpret_cast<Words>(b);
+  return {__builtin_shufflevector(even, odd, 0, 1, 4, 5),
+          __builtin_shufflevector(even, odd, 2, 3, 6, 7)};
+}
+
+/// 256 bits in the places of Q3_K and Q5_K: bit k of byte i belongs to column i of group k. Word k
+/// of the result has in bit q columns 4 q... of group k: eight words of bits are transposed.
+inline std::array<std::uint32_t, 8> transposed_bits(const std::uint8_t* bytes) noexcept {
+  auto a = load<Longs>(bytes), b = load<Longs>(bytes + 16);  // rows 0..3, 4..7
+  swap_bits<4>(a, b, 0x0f0f0f0f0f0f0f0fu);
+  auto c = __builtin_shufflevector(a, b, 0, 2), d = __builtin_shufflevector(a, b, 1, 3);
+  swap_bits<2>(c, d, 0x3333333333333333u);  // rows 0, 1, 4, 5 and 2, 3, 6, 7
+  const auto e = reinterpret_cast<Words>(c), f = reinterpret_cast<Words>(d);
+  a = reinterpret_cast<Longs>(__builtin_shufflevector(e, f, 0, 4, 2, 6));
+  b = reinterpret_cast<Longs>(__builtin_shufflevector(e, f, 1, 5, 3, 7));
+  swap_bits<1>(a, b, 0x5555555555555555u);  // rows 0, 2, 4, 6 and 1, 3, 5, 7
+  const auto even = reinterpret_cast<Words>(a), odd = reinterpret_cast<Words>(b);
+  std::array<std::uint32_t, 8> words;
+  store(words.data(), __builtin_shufflevector(even, odd, 0, 4, 1, 5));
+  store(words.data() + 4, __builtin_shufflevector(even, odd, 2, 6, 3, 7));
+  return words;
+}
+
+/// A byte of eight columns' bits -> the word of bits for them alone: bit 4 q + b in bit q of byte
+/// b.
+inline constexpr auto kSpreadByte = [] {
+  std::array<std::uint32_t, 256> words{};
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    for (std::size_t i = 0; i < 8; ++i) {
+      words[byte] |= static_cast<std::uint32_t>(byte >> i & 1) << (i % 4 * 8 + i / 4);
+    }
+  }
+  return words;
+}();
+
+/// Four such words, of 8 columns each, as the word of 32.
+inline std::uint32_t join_bits(std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                               std::uint32_t d) noexcept {
+  return a | b << 2 | c << 4 | d << 6;
+}
+inline std::uint32_t spread_bits(const std::uint8_t* bytes) noexcept {
+  return join_bits(kSpreadByte[bytes[0]], kSpreadByte[bytes[1]], kSpreadByte[bytes[2]],
+                   kSpreadByte[bytes[3]]);
+}
+
+/// The 8 scales and 8 minimums of Q4_K and Q5_K, four bytes at a time (weights::unpack_scale_min).
+inline void put_scale_mins(const std::uint8_t* packed, std::uint8_t* bytes) noexcept {
+  const auto a = load<std::uint32_t>(packed), b = load<std::uint32_t>(packed + 4);
+  const auto c = load<std::uint32_t>(packed + 8);
+  store(bytes, a & 0x3f3f3f3fu);
+  store(bytes + 4, (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u));
+  store(bytes + 8, b & 0x3f3f3f3fu);
+  store(bytes + 12, (c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u));
+}
+
+/// Formats of one scale in 32 columns, two blocks a unit. (Half a unit where a row's number of
+/// blocks is odd.)
+template <typename Block, std::size_t Words32>
+struct PairedStrip {
+  static constexpr std::size_t kWords = Words32;
+  static constexpr Unit kUnit{.halves = 2, .words = 2 * Words32};
+  static constexpr std::size_t kBlocks = 2, kUnits = 1, kBlockBytes = sizeof(Block);
+  static const Block& at(const std::byte* block) noexcept {
+    return *reinterpret_cast<const Block*>(block);  // its members are bytes to the processor
+  }
+};
+
+struct Q8_0Strip : PairedStrip<weights::BlockQ8_0, 8> {
+  static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
+    to.halves[i] = at(block).d;
+    std::memcpy(to.words + i * kWords, at(block).qs, 32);
+  }
+};
+
+struct Q4_0Strip : PairedStrip<weights::BlockQ4_0, 4> {
+  static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
+    to.halves[i] = at(block).d;
+    std::memcpy(to.words + i * kWords, at(block).qs, 16);
+  }
+};
+
+struct Q5_0Strip : PairedStrip<weights::BlockQ5_0, 5> {
+  static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
+    to.halves[i] = at(block).d;
+    std::memcpy(to.words + i * kWords, at(block).qs, 16);
+    to.words[i * kWords + 4] = spread_bits(at(block).qh);
+  }
+};
+
+/// Formats whose blocks are units by themselves.
+template <typename Block>
+struct BlockStrip {
+  static constexpr std::size_t kBlocks = 1, kUnits = 1, kBlockBytes = sizeof(Block);
+  static const Block& at(const std::byte* block) noexcept {
+    return *reinterpret_cast<const Block*>(block);
+  }
+};
+
+/// The minimum of a group is -m: adding m is subtracting it.
+struct Q4_1Strip : BlockStrip<weights::BlockQ4_1> {
+  static constexpr Unit kUnit{.halves = 2, .words = 4};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    to.halves[1] = static_cast<std::uint16_t>(at(block).m ^ 0x8000u);
+    std::memcpy(to.words, at(block).qs, 16);
+  }
+};
+
+struct Q5_1Strip : BlockStrip<weights::BlockQ5_1> {
+  static constexpr Unit kUnit{.halves = 2, .words = 5};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    to.halves[1] = static_cast<std::uint16_t>(at(block).m ^ 0x8000u);
+    std::memcpy(to.words, at(block).qs, 16);
+    to.words[4] = spread_bits(at(block).qh);
+  }
+};
+
+struct Q4_KStrip : BlockStrip<weights::BlockQ4_K> {
+  static constexpr Unit kUnit{.halves = 2, .bytes = 16, .words = 32};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    to.halves[1] = at(block).dmin;
+    put_scale_mins(at(block).scales, to.bytes);
+    for (std::size_t j = 0; j < 4; ++j) {
+      put_nibbles<0>(at(block).qs + j * 32, to.words + j * 8);
+      put_nibbles<4>(at(block).qs + j * 32, to.words + j * 8 + 4);
+    }
+  }
+};
+
+struct Q5_KStrip : BlockStrip<weights::BlockQ5_K> {
+  static constexpr Unit kUnit{.halves = 2, .bytes = 16, .words = 40};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    to.halves[1] = at(block).dmin;
+    put_scale_mins(at(block).scales, to.bytes);
+    const auto high = transposed_bits(at(block).qh);
+    for (std::size_t j = 0; j < 4; ++j) {
+      std::uint32_t* const words = to.words + j * 10;
+      put_nibbles<0>(at(block).qs + j * 32, words);
+      words[4] = high[2 * j];
+      put_nibbles<4>(at(block).qs + j * 32, words + 5);
+      words[9] = high[2 * j + 1];
+    }
+  }
+};
+
+struct Q6_KStrip : BlockStrip<weights::BlockQ6_K> {
+  static constexpr Unit kUnit{.halves = 1, .bytes = 16, .words = 48};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    std::memcpy(to.bytes, at(block).scales, 16);
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::uint8_t* const low = at(block).ql + half * 64;
+      std::uint32_t* const words = to.words + half * 16;
+      put_nibbles<0>(low, words);
+      put_nibbles<0>(low + 32, words + 4);
+      put_nibbles<4>(low, words + 8);
+      put_nibbles<4>(low + 32, words + 12);
+      const auto pairs = transposed_pairs(at(block).qh + half * 32);
+      store(to.words + 32 + half * 8, pairs[0]);
+      store(to.words + 36 + half * 8, pairs[1]);
+    }
+  }
+};
+
+struct Q2_KStrip : BlockStrip<weights::BlockQ2_K> {
+  static constexpr Unit kUnit{.halves = 2, .bytes = 32, .words = 16};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    to.halves[1] = at(block).dmin;
+    const auto both = load<Bytes>(at(block).scales);
+    store(to.bytes, both & 0x0f);
+    store(to.bytes + 16, reinterpret_cast<Bytes>(reinterpret_cast<Words>(both) >> 4) & 0x0f);
+    for (std::size_t half = 0; half < 2; ++half) {
+      const auto pairs = transposed_pairs(at(block).qs + half * 32);
+      store(to.words + half * 8, pairs[0]);
+      store(to.words + half * 8 + 4, pairs[1]);
+    }
+  }
+};
+
+struct Q3_KStrip : BlockStrip<weights::BlockQ3_K> {
+  static constexpr Unit kUnit{.halves = 1, .bytes = 16, .words = 24};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    // 16 scales of 6 bits, less 32: low nibbles in 8 bytes, pairs in the next 4.
+    const std::uint8_t* const packed = at(block).scales;
+    const auto low = load<std::uint64_t>(packed);
+    const auto high = load<std::uint32_t>(packed + 8);
+    const auto pairs = [&](int k) { return std::uint64_t{high >> (2 * k) & 0x03030303u} << 4; };
+    const std::uint64_t first = (low & 0x0f0f0f0f0f0f0f0fu) | pairs(0) | pairs(1) << 32;
+    const std::uint64_t last = (low >> 4 & 0x0f0f0f0f0f0f0f0fu) | pairs(2) | pairs(3) << 32;
+    const Longs both{first, last};
+    store(to.bytes, reinterpret_cast<Bytes>(both) - 32);
+    const auto bits = transposed_bits(at(block).hmask);
+    for (std::size_t half = 0; half < 2; ++half) {
+      const auto words = transposed_pairs(at(block).qs + half * 32);
+      for (std::size_t k = 0; k < 4; ++k) {
+        std::uint32_t* const group = to.words + (half * 4 + k) * 3;
+        group[0] = words[k / 2][k % 2 * 2];
+        group[1] = words[k / 2][k % 2 * 2 + 1];
+        group[2] = bits[half * 4 + k];
+      }
+    }
+  }
+};
+
+struct Q8_KStrip : BlockStrip<weights::BlockQ8_K> {
+  static constexpr Unit kUnit{.first = 1, .words = 64};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    std::memcpy(to.first, &at(block).d, 4);
+    std::memcpy(to.words, at(block).qs, 256);
+  }
+};
+
+struct TQ2_0Strip : BlockStrip<weights::BlockTQ2_0> {
+  static constexpr Unit kUnit{.halves = 1, .words = 16};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.halves[0] = at(block).d;
+    for (std::size_t half = 0; half < 2; ++half) {
+      const auto pairs = transposed_pairs(at(block).qs + half * 32);
+      store(to.words + half * 8, pairs[0]);
+      store(to.words + half * 8 + 4, pairs[1]);
+    }
+  }
+};
+
+/// Codes of two bits, a byte each, as words of pairs.
+inline void put_pairs(const std::uint8_t* codes, std::size_t count, std::uint32_t* words) noexcept {
+  for (std::size_t i = 0; i < count; i += 16) {
+    const std::uint64_t x = load<std::uint64_t>(codes + i) | load<std::uint64_t>(codes + i + 8)
+                                                                 << 4;
+    words[i / 16] = static_cast<std::uint32_t>(x | x >> 30);
+  }
+}
+
+struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
+  static constexpr Unit kUnit{.halves = 1, .words = 16};
+  /// Digit n of bytes that hold five in base 3 (weights/formats/tq1_0.cpp): the first place of the
+  /// fraction byte * 3^n / 256.
+  static Bytes digits(Bytes bytes, std::uint8_t power) noexcept {
+    const Bytes fraction = bytes * power;
+    return Bytes{} - reinterpret_cast<Bytes>(fraction > 85) -
+           reinterpret_cast<Bytes>(fraction > 170);
+  }
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    constexpr std::uint8_t kPowers[] = {1, 3, 9, 27, 81};
+    to.halves[0] = at(block).d;
+    alignas(16) std::uint8_t codes[256 + 16];
+    const auto a = load<Bytes>(at(block).qs), b = load<Bytes>(at(block).qs + 16);
+    const auto c = load<Bytes>(at(block).qs + 32);
+    for (std::size_t n = 0; n < 5; ++n) {
+      store(codes + n * 32, digits(a, kPowers[n]));
+      store(codes + n * 32 + 16, digits(b, kPowers[n]));
+      store(codes + 160 + n * 16, digits(c, kPowers[n]));
+    }
+    const Words last{load<std::uint32_t>(at(block).qh), 0, 0, 0};
+    for (std::size_t n = 0; n < 4; ++n) {
+      const auto four = digits(reinterpret_cast<Bytes>(last), kPowers[n]);
+      store(codes + 240 + n * 4, reinterpret_cast<Words>(four)[0]);
+    }
+    put_pairs(codes, 256, to.words);
+  }
+};
+
+/// Nibbles into a table of the format's own values.
+struct IQ4_NLStrip : BlockStrip<weights::BlockIQ4_NL> {
+  static constexpr const weights::formats::Codebook& kTable = weights::formats::kIQ4Values;
+  static constexpr Unit kUnit{.first = 1, .words = 4};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    store(to.first, base::f16_to_f32(at(block).d));
+    std::memcpy(to.words, at(block).qs, 16);
+  }
+};
+
+struct IQ4_XSStrip : BlockStrip<weights::BlockIQ4_XS> {
+  static constexpr const weights::formats::Codebook& kTable = weights::formats::kIQ4Values;
+  static constexpr Unit kUnit{.first = 1, .bytes = 8, .words = 32};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    store(to.first, base::f16_to_f32(at(block).d));
+    for (std::size_t j = 0; j < 8; ++j) {
+      const int low = at(block).scales_l[j / 2] >> (j % 2 * 4) & 15;
+      const int high = at(block).scales_h >> (2 * j) & 3;
+      to.bytes[j] = static_cast<std::uint8_t>((low | high << 4) - 32);
+    }
+    std::memcpy(to.words, at(block).qs, 128);
+  }
+};
+
+struct MXFP4Strip : BlockStrip<weights::BlockMXFP4> {
+  static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
+  static constexpr Unit kUnit{.first = 1, .words = 4};
+  /// 2^(e - 128), subnormal for e < 2: the table's values are doubled.
+  static constexpr std::uint32_t power(std::uint8_t e) noexcept {
+    return e >= 2 ? (std::uint32_t{e} - 1) << 23 : 0x00200000u << e;
+  }
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    to.first[0] = power(at(block).e);
+    std::memcpy(to.words, at(block).qs, 16);
+  }
+};
+
+/// A block is two units of 32 columns.
+struct NVFP4Strip : BlockStrip<weights::BlockNVFP4> {
+  static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
+  static constexpr Unit kUnit{.first = 2, .words = 4};
+  static constexpr std::size_t kUnits = 2;
+  /// Half the unsigned E4M3 value: the table's values are doubled.
+  static constexpr float half_scale(std::uint8_t byte) noexcept {
+    if (byte == 0x7f) return 0.f;
+    const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+    const float power = std::bit_cast<float>(static_cast<std::uint32_t>(
+        (exponent == 0 ? 117 : exponent + 116) << 23));  // 2^-10 or 2^(exponent - 11)
+    return static_cast<float>(exponent == 0 ? mantissa : mantissa + 8) * power;
+  }
+  static void take(const std::byte* bytes, std::size_t half, Strip& to) noexcept {
+    const weights::BlockNVFP4& block = at(bytes);
+    static constexpr auto kScales = [] {
+      std::array<float, 256> scales{};
+      for (std::size_t i = 0; i < 256; ++i) scales[i] = half_scale(static_cast<std::uint8_t>(i));
+      return scales;
+    }();
+    store(to.first, kScales[block.d[half * 2]]);
+    store(to.first + 1, kScales[block.d[half * 2 + 1]]);
+    const auto a = load<std::uint64_t>(block.qs + half * 16);
+    const auto b = load<std::uint64_t>(block.qs + half * 16 + 8);
+    constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0fu;
+    store(to.words, (a & kLow) | (b & kLow) << 4);
+    store(to.words + 2, (a >> 4 & kLow) | (b & ~kLow));
+  }
+};
+
+}  // namespace lemma::cpu::packing
