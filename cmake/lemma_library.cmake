@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# lemma_library(NAME [DEPS target...] [TEST_DEPS target...] [EXCLUDE regex...] [SHARDS n])
+# lemma_library(NAME [DEPS target...] [TEST_DEPS target...] [EXCLUDE regex...] [ALONE regex...] [SHARDS n])
 #
 # Makes the static library lemma_NAME of the sources in the current folder and below, and the test
 # program NAME_test of the *_test.cpp files beside them. Fuzz targets (*_fuzz.cpp) become libFuzzer
 # programs when LEMMA_FUZZ is on, and replay programs (fuzz_NAME_STEM, run over tests/corpus/STEM)
-# otherwise. SHARDS: see lemma_add_test. Folders that build themselves (kernels) are left to their own
+# otherwise. SHARDS: see lemma_add_test, ALONE: lemma_alone. Folders that build themselves (kernels) are left to their own
 # CMakeLists.txt.
 include(${CMAKE_CURRENT_LIST_DIR}/lemma_test.cmake)
 function(lemma_library name)
-  cmake_parse_arguments(ARG "" "SHARDS" "DEPS;TEST_DEPS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "DEPS;TEST_DEPS;EXCLUDE;ALONE" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(pattern IN LISTS ARG_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${pattern}")
   endforeach()
+  lemma_alone(${all} MATCHING ${ARG_ALONE})
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cpp$")
   set(tests ${all})
@@ -26,6 +27,7 @@ function(lemma_library name)
                                                     ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(lemma_${name} PUBLIC ${ARG_DEPS} PRIVATE lemma_warnings)
     lemma_quick_library(lemma_${name})
+    lemma_batches(lemma_${name})
   else()
     add_library(lemma_${name} INTERFACE)
     target_include_directories(lemma_${name} INTERFACE ${PROJECT_SOURCE_DIR}/include

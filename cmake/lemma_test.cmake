@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Test programs and their ctest entries, and what LEMMA_QUICK_BUILD changes: common headers are
-# compiled once for all files, and test programs are optimised less. No result depends on it.
+# compiled once for all files, eight files of a target are compiled as one (so that what their headers
+# instantiate is made once for all), and test programs are optimised less. No result depends on it.
+# Files that go by local names which others of their target use too are compiled alone: lemma_alone.
 
 if(LEMMA_QUICK_BUILD)
   set(common <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <limits> <map> <memory>
@@ -27,6 +29,23 @@ function(lemma_quick_library target)
   endif()
 endfunction()
 
+# lemma_batches(TARGET): what of its files lemma_alone does not name is compiled eight at a time.
+function(lemma_batches target)
+  if(LEMMA_QUICK_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
+# lemma_alone(SOURCES... MATCHING regex...): sources that match are compiled by themselves.
+function(lemma_alone)
+  cmake_parse_arguments(ARG "" "" "MATCHING" ${ARGN})
+  foreach(pattern IN LISTS ARG_MATCHING)
+    set(alone ${ARG_UNPARSED_ARGUMENTS})
+    list(FILTER alone INCLUDE REGEX "${pattern}")
+    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+endfunction()
+
 # lemma_test_program(NAME SOURCES...): a GoogleTest program with the shared entry point.
 function(lemma_test_program name)
   add_executable(${name} ${ARGN})
@@ -35,6 +54,7 @@ function(lemma_test_program name)
     target_precompile_headers(${name} REUSE_FROM lemma_common_test_headers)
     target_compile_options(${name} PRIVATE -O1)
   endif()
+  lemma_batches(${name})
 endfunction()
 
 # lemma_add_test(NAME PROGRAM [SHARDS N] [ARGS argument...] [ENVIRONMENT NAME=VALUE...] [COST C])

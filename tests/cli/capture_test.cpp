@@ -15,8 +15,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 json header_of(const std::string& file) {
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof length);
@@ -102,7 +100,7 @@ TEST(Capture, WritesTheRoutesOfExpertsAndSaysWhatAPredictorMakesOfThem) {
 
 TEST(Run, ReadsExpertsAheadWithoutChangingTheText) {
   LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
-  LEMMA_TEST_DATA_OR_SKIP(dense, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(dense, kModel);
   const Arguments plain = {"run", model.string(), "the cat", "--temp", "0", "--max-tokens", "20"};
   Arguments ahead = plain;
   ahead.insert(ahead.end(), {"--prefetch-experts", "4"});

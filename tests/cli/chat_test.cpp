@@ -46,7 +46,7 @@ std::string bare(const std::string& text) {
 }
 
 TEST_F(Chat, SaysWhatAPlainRunOfItsPromptsSays) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = chat(model, "One day\nThe end\n", {"--kv", "f32"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
@@ -63,7 +63,7 @@ TEST_F(Chat, SaysWhatAPlainRunOfItsPromptsSays) {
 }
 
 TEST_F(Chat, KeepsWhatTheTemplateLeavesAsItIs) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = chat(model, "One day\n/retry\n");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   // The second time only the last token of the prompt is run, for its logits.
@@ -73,7 +73,7 @@ TEST_F(Chat, KeepsWhatTheTemplateLeavesAsItIs) {
 }
 
 TEST_F(Chat, TakesAllOfItsInputAsOneMessage) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = chat(model, "One day\n/undo\n", {"--whole"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const Outcome block = chat(model, "\"\"\"One day\n/undo\n\n\"\"\"\n");
@@ -82,20 +82,20 @@ TEST_F(Chat, TakesAllOfItsInputAsOneMessage) {
 }
 
 TEST_F(Chat, GoesOnAfterARefusalAndExitsWithOne) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const std::string saved = (folder_ / "saved.json").string();
   const Outcome outcome = chat(model, "One day\nno\n/save " + saved + "\n");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("no is no answer"));
-  const auto json = nlohmann::json::parse(read_file(saved));
-  ASSERT_EQ(json["messages"].size(), 2U);
-  EXPECT_EQ(json["messages"][0]["content"], "One day");
-  EXPECT_EQ(json["messages"][1]["role"], "assistant");
-  EXPECT_EQ(bare(json["messages"][1]["content"]), bare(outcome.out));
+  const auto kept = nlohmann::json::parse(read_file(saved));
+  ASSERT_EQ(kept["messages"].size(), 2U);
+  EXPECT_EQ(kept["messages"][0]["content"], "One day");
+  EXPECT_EQ(kept["messages"][1]["role"], "assistant");
+  EXPECT_EQ(bare(kept["messages"][1]["content"]), bare(outcome.out));
 }
 
 TEST_F(Chat, LeavesNothingOutWhereTheContextIsTooSmall) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   std::string much;
   for (int i = 0; i < 60; ++i) much += "day ";
   const Outcome outcome = chat(model, "One\n" + much + "\n", {"--ctx", "40"});
@@ -105,7 +105,7 @@ TEST_F(Chat, LeavesNothingOutWhereTheContextIsTooSmall) {
 }
 
 TEST_F(Chat, RunsToolsInAPipeOnlyIfToldTo) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const std::string tools = file("tools.json", R"([{"function": {"name": "f"}}])");
   Outcome outcome = chat(model, "", {"--tools", tools});
   EXPECT_NE(outcome.status, 0);
@@ -118,7 +118,7 @@ TEST_F(Chat, RunsToolsInAPipeOnlyIfToldTo) {
 }
 
 TEST_F(Chat, AsksForATemplateWhereTheModelHasNone) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = run_program({"chat", model.string()}, "Hi\n");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
@@ -126,7 +126,7 @@ TEST_F(Chat, AsksForATemplateWhereTheModelHasNone) {
 }
 
 TEST_F(Chat, NeverMakesAControlTokenOfWhatIsTyped) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const std::string with =
       file("roles.jinja",
            "{{ bos_token }}{% for m in messages %}{{ m.name }}:{{ m.content }}\n{% endfor %}");
@@ -148,7 +148,7 @@ TEST_F(Chat, NeverMakesAControlTokenOfWhatIsTyped) {
 }
 
 TEST_F(Chat, AnInterruptionEndsTheAnswer) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   Program program({"chat", model.string(), "--template", template_, "--temp", "0", "--backend",
                    "reference", "--ctx", "100000"},
                   "One day\n");

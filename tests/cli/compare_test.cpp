@@ -14,8 +14,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 class Compare : public testing::Test {
  protected:
   void SetUp() override {

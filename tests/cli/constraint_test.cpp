@@ -13,8 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 TEST(RunConstrained, GivesJsonOfASchemaFromTextAndFromAFile) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const std::string schema =

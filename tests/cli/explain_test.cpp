@@ -75,7 +75,7 @@ TEST(Explain, OfTwoModelsHasNoLineOfNumbersInCommon) {
 }
 
 TEST(Explain, GeneratesWhatRunGenerates) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const json found = json::parse(explain(model, {"--json"}).out);
   std::string text;
   for (const auto& token : found["tokens"])
@@ -130,7 +130,7 @@ TEST(Explain, PageIsOneFileThatNeedsNoOther) {
 }
 
 TEST(Explain, EscapesWhatAPromptHolds) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const TemporaryFolder folder;
   const std::string path = (folder / "way.html").string();
   const Outcome outcome =
@@ -142,7 +142,7 @@ TEST(Explain, EscapesWhatAPromptHolds) {
 }
 
 TEST(Explain, RefusesAPromptThatIsTooLong) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   std::string prompt;
   for (int i = 0; i < 400; ++i) prompt += "girl ";
   const Outcome outcome = run_program({"explain", model.string(), "-"}, prompt);

@@ -26,7 +26,7 @@ struct PlantedFault {
 
 // A dense model of five layers and one with experts of two; the middle layer of those that have
 // such an operation is layer 2 of the one and layer 1 of the other.
-constexpr const char* kDense = "models/stories260K-f32.gguf";
+constexpr const char* kDense = kModel;
 constexpr const char* kExperts = "goldens/llama-moe/model.gguf";
 constexpr PlantedFault kFaults[] = {
     {"mask", kDense, "layers.2.attention.heads", "layers.2.attention.heads"},

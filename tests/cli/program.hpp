@@ -12,6 +12,9 @@
 
 namespace lemma::test {
 
+/// The real model that most of these tests run, in the test data.
+inline constexpr const char* kModel = "models/stories260K-f32.gguf";
+
 using Arguments = std::vector<std::string>;
 
 struct Outcome {

@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 class Pull : public testing::Test {
  protected:
   void SetUp() override {

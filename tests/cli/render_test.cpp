@@ -66,7 +66,7 @@ TEST_F(Render, FailsForWhatIsNoTemplateOrNoInput) {
 }
 
 TEST_F(Render, SaysThatAModelHasNoTemplate) {
-  LEMMA_TEST_DATA_OR_SKIP(model, "models/stories260K-f32.gguf");
+  LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = run_program({"render", model.string(), file("in.json", input_)});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("no chat template"));

@@ -15,8 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 /// What a generation adds to its prompt. The file's text has the blank in front that the vocabulary
 /// puts before every text; it is neither part of the prompt nor, with an empty prompt, of the
 /// generated text.

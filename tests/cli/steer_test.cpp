@@ -11,8 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 class Steer : public ::testing::Test {
  protected:
   /// A steering file from sad prompts against happy ones.

@@ -16,7 +16,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
 constexpr const char* kLogProbabilities = "goldens/stories260K/logprobs.json";
 
 TEST(Tokenize, PrintsIdsOnALine) {

@@ -11,8 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = "models/stories260K-f32.gguf";
-
 TEST(Usage, WithoutArgumentsIsHelpOnStandardErrorAndStatusTwo) {
   const Outcome outcome = run_program({});
   EXPECT_EQ(outcome.status, 2);
