@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/raise.hpp"
@@ -31,22 +32,37 @@ std::uint64_t rank_key(float logit, std::size_t id) noexcept {
   return std::uint64_t(descending) << 32 | id;
 }
 
+/// Integers in the order of the floats: -NaN, -infinity, ..., both zeros, ..., infinity, NaN.
+/// Unlike comparisons of floats, those of integers can be done several at a time.
+std::int32_t ordered(float x) noexcept {
+  const auto bits = std::bit_cast<std::int32_t>(x + 0.f);  // makes -0 equal to +0
+  return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+
 /// The keys of the first `n` ranks among the logits that are not -infinity, in rank order. One pass
-/// with a threshold that rises: nearly every logit of a large vocabulary fails one comparison.
+/// with a threshold that rises: nearly every run of a large vocabulary has nothing above it.
 std::vector<std::uint64_t> first_ranks(std::span<const float> logits, std::size_t n) {
+  constexpr std::size_t kRun = 64;
   std::vector<std::uint64_t> keys;
-  float threshold = -kInfinity;
+  keys.reserve(std::min(logits.size(), 2 * n));
+  std::int32_t threshold = ordered(-kInfinity);
   const auto shrink = [&] {
     if (keys.size() <= n) return;
     std::nth_element(keys.begin(), keys.begin() + std::ptrdiff_t(n - 1), keys.end());
     keys.resize(n);
-    threshold = logits[std::size_t(keys.back() & 0xffffffffu)];
+    threshold = ordered(logits[std::size_t(keys.back() & 0xffffffffu)]);
   };
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    // An equal logit of a later id ranks behind the n that are already there.
-    if (!(logits[i] > threshold)) continue;
-    keys.push_back(rank_key(logits[i], i));
-    if (keys.size() >= 2 * n) shrink();
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const std::span<const float> run = logits.subspan(begin, std::min(kRun, logits.size() - begin));
+    std::int32_t above = 0;
+    for (const float logit : run) above |= ordered(logit) > threshold ? 1 : 0;
+    if (above == 0) continue;
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      // An equal logit of a later id ranks behind the n that are already there.
+      if (ordered(run[i]) <= threshold) continue;
+      keys.push_back(rank_key(run[i], begin + i));
+      if (keys.size() >= 2 * n) shrink();
+    }
   }
   shrink();
   std::sort(keys.begin(), keys.end());
@@ -64,7 +80,11 @@ class Ranking {
     if (rank >= keys_.size()) sort_to(std::max<std::size_t>(256, 8 * rank));
     return std::int32_t(keys_[rank] & 0xffffffffu);
   }
-  void sort_to(std::size_t n) { keys_ = first_ranks(logits_, n); }
+  /// The first n ranks, or all if there are fewer.
+  std::span<const std::uint64_t> sort_to(std::size_t n) {
+    keys_ = first_ranks(logits_, n);
+    return keys_;
+  }
 
   /// exp((logit - largest) / temperature): 1 for the best.
   double weight(std::int32_t id) const noexcept {
@@ -85,13 +105,29 @@ struct Mass {
   void add(double w) noexcept { ++count, weight += w; }
 };
 
-void check_finite(std::span<const float> logits) {
-  const auto fits = [](float logit) { return logit < kInfinity; };  // NaN does not
-  bool all = true;
-  for (const float logit : logits) all &= fits(logit);
-  if (all) return;
-  const auto bad = std::find_if_not(logits.begin(), logits.end(), fits);
-  base::raise(ErrorKind::kNonFinite, "logit of token {} is {}", bad - logits.begin(), *bad);
+/// The first of the largest logits. Throws where one is NaN or +infinity.
+std::size_t best_of(std::span<const float> logits) {
+  constexpr std::size_t kRun = 4096;
+  std::int32_t largest = std::numeric_limits<std::int32_t>::min(), smallest = 0;
+  std::size_t run = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    std::int32_t high = std::numeric_limits<std::int32_t>::min(), low = 0;
+    for (const float logit : logits.subspan(begin, std::min(kRun, logits.size() - begin))) {
+      high = std::max(high, ordered(logit));
+      low = std::min(low, ordered(logit));
+    }
+    smallest = std::min(smallest, low);
+    if (high <= largest) continue;
+    largest = high;
+    run = begin;
+  }
+  if (largest >= ordered(kInfinity) || smallest < ordered(-kInfinity)) {
+    const auto bad = std::find_if_not(logits.begin(), logits.end(),
+                                      [](float logit) { return logit < kInfinity; });
+    base::raise(ErrorKind::kNonFinite, "logit of token {} is {}", bad - logits.begin(), *bad);
+  }
+  while (ordered(logits[run]) != largest) ++run;
+  return run;
 }
 
 std::size_t index_of(std::int32_t id, std::size_t vocabulary, const char* what) {
@@ -102,34 +138,41 @@ std::size_t index_of(std::int32_t id, std::size_t vocabulary, const char* what) 
   return std::size_t(id);
 }
 
+bool penalizes(const SamplingSpec& spec) noexcept {
+  return spec.repetition_penalty != 1.f || spec.presence_penalty != 0.f ||
+         spec.frequency_penalty != 0.f;
+}
+
 void apply_penalties(const SamplingSpec& spec, std::span<const std::int32_t> history,
                      std::span<float> logits) {
-  if (spec.repetition_penalty == 1.f && spec.presence_penalty == 0.f &&
-      spec.frequency_penalty == 0.f) {
-    return;
-  }
-  std::vector<std::uint32_t> counts(logits.size());
-  for (const std::int32_t id : history) ++counts[index_of(id, logits.size(), "history")];
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (counts[i] == 0) continue;
-    float& logit = logits[i];
+  if (!penalizes(spec)) return;
+  for (const std::int32_t id : history) index_of(id, logits.size(), "history");
+  thread_local std::vector<std::uint32_t> counts;  // zeros between the calls
+  if (counts.size() < logits.size()) counts.resize(logits.size());
+  for (const std::int32_t id : history) ++counts[std::size_t(id)];
+  for (const std::int32_t id : history) {
+    const std::uint32_t count = std::exchange(counts[std::size_t(id)], 0);
+    if (count == 0) continue;
+    float& logit = logits[std::size_t(id)];
     logit = logit > 0.f ? logit / spec.repetition_penalty : logit * spec.repetition_penalty;
-    logit -= spec.presence_penalty + spec.frequency_penalty * float(counts[i]);
+    logit -= spec.presence_penalty + spec.frequency_penalty * float(count);
   }
 }
 
-/// Bias, penalties and fence, in this order.
-std::vector<float> adjusted_logits(const SamplingSpec& spec, std::span<const float> logits,
-                                   std::span<const std::int32_t> history,
-                                   std::span<const std::uint8_t> fence) {
-  std::vector<float> adjusted(logits.begin(), logits.end());
+/// Bias, penalties and fence, in this order. The result lives until the thread's next call.
+std::span<const float> adjusted_logits(const SamplingSpec& spec, std::span<const float> logits,
+                                       std::span<const std::int32_t> history,
+                                       std::span<const std::uint8_t> fence) {
+  if (spec.logit_bias.empty() && !penalizes(spec) && fence.empty()) return logits;
+  thread_local std::vector<float> adjusted;
+  adjusted.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : spec.logit_bias) {
     adjusted[index_of(id, logits.size(), "logit_bias")] += bias;
   }
   apply_penalties(spec, history, adjusted);
   if (!fence.empty()) {
     for (std::size_t i = 0; i < adjusted.size(); ++i) {
-      if (fence[i] == 0) adjusted[i] = -kInfinity;
+      adjusted[i] = fence[i] == 0 ? -kInfinity : adjusted[i];
     }
     // One id left is a forced token: it wins over whatever a bias says of it.
     if (std::count(fence.begin(), fence.end(), 0) + 1 == std::ptrdiff_t(fence.size())) {
@@ -137,7 +180,6 @@ std::vector<float> adjusted_logits(const SamplingSpec& spec, std::span<const flo
       adjusted[std::size_t(only - fence.begin())] = 0.f;
     }
   }
-  check_finite(adjusted);
   return adjusted;
 }
 
@@ -153,13 +195,11 @@ Masses weigh(const SamplingSpec& spec, std::span<const float> logits, Ranking& r
     masses.whole.add(weight);
     if (weight >= double(spec.min_p)) masses.above_min_p.add(weight);
   };
-  const auto possible = std::size_t(
-      std::count_if(logits.begin(), logits.end(), [](float logit) { return logit > -kInfinity; }));
-  if (spec.top_k > 0 && std::uint64_t(spec.top_k) < possible) {
-    const auto k = std::size_t(spec.top_k);
-    ranking.sort_to(k);
-    std::vector<std::int32_t> ids(k);
-    for (std::size_t rank = 0; rank < k; ++rank) ids[rank] = ranking.id(rank);
+  if (spec.top_k > 0 && std::uint64_t(spec.top_k) < logits.size()) {
+    std::vector<std::int32_t> ids;
+    for (const std::uint64_t key : ranking.sort_to(std::size_t(spec.top_k))) {
+      ids.push_back(std::int32_t(key & 0xffffffffu));
+    }
     std::sort(ids.begin(), ids.end());
     for (const std::int32_t id : ids) add(id);
   } else {
@@ -231,19 +271,18 @@ std::int32_t sample(const SamplingSpec& spec, std::span<const float> logits,
   LEMMA_CHECK(!logits.empty());
   LEMMA_CHECK(logits.size() <= std::size_t(std::numeric_limits<std::int32_t>::max()));
   LEMMA_CHECK(fence.empty() || fence.size() == logits.size());
-  check_finite(logits);
-  const std::vector<float> adjusted = adjusted_logits(spec, logits, history, fence);
-  const auto best = std::max_element(adjusted.begin(), adjusted.end());  // the first of equals
-  if (*best == -kInfinity) {
+  std::size_t best = best_of(logits);
+  const std::span<const float> adjusted = adjusted_logits(spec, logits, history, fence);
+  if (adjusted.data() != logits.data()) best = best_of(adjusted);
+  if (adjusted[best] == -kInfinity) {
     base::raise(ErrorKind::kUsage, "sampling: all {} tokens are excluded", logits.size());
   }
   if (spec.temperature == 0.f) {
-    const auto id = std::int32_t(best - adjusted.begin());
-    if (trace) trace->kept.assign(1, {id, *best, 1.f});
-    return id;
+    if (trace) trace->kept.assign(1, {std::int32_t(best), adjusted[best], 1.f});
+    return std::int32_t(best);
   }
 
-  Ranking ranking(adjusted, spec.temperature, *best);
+  Ranking ranking(adjusted, spec.temperature, adjusted[best]);
   const Masses masses = weigh(spec, adjusted, ranking);
   // Top-p and min-p both keep a run of first ranks, so the shorter run is what both leave.
   Mass kept = masses.above_min_p;
