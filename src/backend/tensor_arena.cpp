@@ -97,13 +97,17 @@ std::vector<Tensor> outputs(const Operation& operation) {
                     operation);
 }
 
-TensorArena::TensorArena(const Program& program, std::uint32_t max_rows) {
-  const std::size_t count = program.tensors.size();
-  std::vector<std::size_t> last_use(count, 0);
-  for (std::size_t i = 0; i < program.operations.size(); ++i)
+TensorArena::TensorArena(const Program& program, std::uint32_t max_rows,
+                         std::span<const std::size_t> until) {
+  const std::size_t count = program.tensors.size(), steps = program.operations.size();
+  std::vector<std::size_t> last_use(count, steps);
+  for (std::size_t i = 0; i < steps; ++i)
     for (const auto& touched : {inputs(program.operations[i]), outputs(program.operations[i])})
-      for (const Tensor t : touched) last_use[t.id] = i;
-  if (program.hidden) last_use[program.hidden.id] = program.operations.size();
+      for (const Tensor t : touched) last_use[t.id] = until.empty() ? i : until[i];
+  if (program.hidden) last_use[program.hidden.id] = steps;
+  std::vector<std::vector<std::int32_t>> ends(steps + 1);
+  for (std::size_t id = 0; id < count; ++id)
+    ends[last_use[id]].push_back(static_cast<std::int32_t>(id));
 
   // Walk the program once: a tensor takes a free block of at least its width or a new one, and
   // gives it back after its last use. Blocks are sized at the end.
@@ -113,7 +117,7 @@ TensorArena::TensorArena(const Program& program, std::uint32_t max_rows) {
   };
   std::vector<Block> blocks;
   std::vector<std::size_t> block_of(count, 0);
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+  for (std::size_t i = 0; i < steps; ++i) {
     for (const Tensor t : outputs(program.operations[i])) {
       auto best = blocks.end();
       for (auto it = blocks.begin(); it != blocks.end(); ++it)
@@ -123,9 +127,7 @@ TensorArena::TensorArena(const Program& program, std::uint32_t max_rows) {
       best->free = false;
       block_of[t.id] = static_cast<std::size_t>(best - blocks.begin());
     }
-    for (const auto& touched : {inputs(program.operations[i]), outputs(program.operations[i])})
-      for (const Tensor t : touched)
-        if (last_use[t.id] == i) blocks[block_of[t.id]].free = true;
+    for (const std::int32_t id : ends[i]) blocks[block_of[id]].free = true;
   }
 
   buffers_.reserve(blocks.size());

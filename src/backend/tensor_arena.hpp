@@ -19,7 +19,10 @@ std::vector<Tensor> outputs(const Operation& operation);
 
 class TensorArena {
  public:
-  TensorArena(const Program& program, std::uint32_t max_rows);
+  /// Operation i may still be at work while later ones are, up to `until[i]`: what they touch lives
+  /// as long. Empty: operations run one after the other.
+  TensorArena(const Program& program, std::uint32_t max_rows,
+              std::span<const std::size_t> until = {});
 
   /// [max_rows, width] floats, 64-byte aligned rows' start.
   float* data(Tensor tensor) const noexcept { return data_[static_cast<std::size_t>(tensor.id)]; }

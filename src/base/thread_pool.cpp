@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.hpp"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 
 #include "base/check.hpp"
+#include "base/pause.hpp"
 #include "base/raise.hpp"
 #include "base/topology.hpp"
 
@@ -13,36 +17,37 @@ namespace lemma::base {
 namespace {
 
 // Waking a parked thread costs some 5 to 50 us, and the gaps between the regions of one decode step
-// are shorter than that, so a worker outlives them spinning; the pause of a step's sampling or of
-// an idle server parks it. With more threads than processors a spinning thread holds up the one
-// that it waits for, so it only bridges the time that a region's last store takes to arrive.
-constexpr std::int64_t kSpinNs = 100'000;
+// are shorter than that, as is the choice of a token between two steps, so a worker outlives them
+// spinning; the pause of an idle server parks it. With more threads than processors a spinning
+// thread holds up the one that it waits for, so it only bridges the time that a region's last store
+// takes to arrive.
+constexpr std::int64_t kSpinNs = 300'000;
 constexpr std::int64_t kSpinNsOversubscribed = 1'000;
 constexpr int kPausesPerClockRead = 32;
 
-#if defined(__x86_64__)
-inline void pause() noexcept {
-  __builtin_ia32_pause();
+// A wish: a processor may be gone, and then the thread runs where the system puts it.
+void keep_to(std::thread& thread, std::span<const int> cpus) noexcept {
+  if (cpus.empty()) return;
+  const int last = *std::max_element(cpus.begin(), cpus.end());
+  cpu_set_t* const mask = CPU_ALLOC(static_cast<std::size_t>(last) + 1);
+  if (mask == nullptr) return;
+  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(last) + 1);
+  CPU_ZERO_S(bytes, mask);
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, mask);
+  pthread_setaffinity_np(thread.native_handle(), bytes, mask);
+  CPU_FREE(mask);
 }
-#elif defined(__aarch64__)
-inline void pause() noexcept {
-  asm volatile("isb" ::: "memory");
-}
-#else
-inline void pause() noexcept {
-  std::this_thread::yield();
-}
-#endif
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, std::span<const int> kept_to) : threads_(threads) {
   LEMMA_CHECK(threads >= 1);
   spin_ns_ = threads > allowed_cpu_count() ? kSpinNsOversubscribed : kSpinNs;
   try {
     workers_.reserve(static_cast<std::size_t>(threads - 1));
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
+      keep_to(workers_.back(), kept_to);
     }
   } catch (const std::system_error& error) {
     const std::size_t started = workers_.size() + 1;
@@ -79,27 +84,50 @@ void ThreadPool::work(int thread) noexcept {
   std::uint32_t seen = 0;
   while (true) {
     wait_while_equal(region_, seen);
-    // The next region cannot start before this worker has left the current one, so the number has
-    // moved by exactly one.
-    ++seen;
+    seen = region_.load(std::memory_order_acquire);
     if (stop_) return;
-    (*body_)(thread, threads_);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    std::uint64_t gate = gate_.load(std::memory_order_acquire);
+    while ((gate & kOpen) != 0) {
+      if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+        continue;
+      }
+      seen = static_cast<std::uint32_t>(gate >> 32);
+      (*body_)(thread);
+      const std::uint64_t before = gate_.fetch_sub(1, std::memory_order_acq_rel);
+      if ((before & (kOpen | kInside)) == 1) {
+        last_left_.fetch_add(1, std::memory_order_release);
+        last_left_.notify_one();
+      }
+      break;
+    }
   }
 }
 
-void ThreadPool::run(FunctionRef<void(int, int)> body) noexcept {
-  LEMMA_CHECK(!busy_.exchange(true, std::memory_order_acquire));  // nested or concurrent use
-  if (threads_ > 1) {
-    body_ = &body;
-    running_.store(static_cast<std::uint32_t>(threads_ - 1), std::memory_order_relaxed);
-    region_.fetch_add(1, std::memory_order_seq_cst);
-    region_.notify_all();
+/// Lets nobody in any more and waits until all are out.
+void ThreadPool::close() noexcept {
+  std::uint32_t left = last_left_.load(std::memory_order_acquire);
+  std::uint64_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  while ((gate & kInside) != 0) {
+    wait_while_equal(last_left_, left);
+    left = last_left_.load(std::memory_order_acquire);
+    gate = gate_.load(std::memory_order_acquire);
   }
-  body(0, threads_);
-  for (std::uint32_t left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    wait_while_equal(running_, left);
+}
+
+void ThreadPool::run(FunctionRef<void(int)> body) noexcept {
+  LEMMA_CHECK(!busy_.exchange(true, std::memory_order_acquire));  // nested or concurrent use
+  if (threads_ == 1) {
+    body(0);
+  } else {
+    regions_.fetch_add(1, std::memory_order_relaxed);
+    body_ = &body;
+    const std::uint32_t number = region_.load(std::memory_order_relaxed) + 1;
+    gate_.store(std::uint64_t{number} << 32 | kOpen, std::memory_order_release);
+    region_.store(number, std::memory_order_seq_cst);
+    region_.notify_all();
+    body(0);
+    close();
   }
   busy_.store(false, std::memory_order_release);
 }
@@ -110,7 +138,7 @@ void ThreadPool::parallel_for(std::size_t n, std::size_t grain,
   const std::size_t chunks = n / grain + (n % grain != 0 ? 1 : 0);
   if (chunks == 0) return;
   std::atomic<std::size_t> next{0};
-  const auto take_chunks = [&](int, int) {
+  const auto take_chunks = [&](int) {
     for (std::size_t chunk = next.fetch_add(1, std::memory_order_relaxed); chunk < chunks;
          chunk = next.fetch_add(1, std::memory_order_relaxed)) {
       const std::size_t begin = chunk * grain;
@@ -119,7 +147,7 @@ void ThreadPool::parallel_for(std::size_t n, std::size_t grain,
   };
   if (chunks == 1) {
     LEMMA_CHECK(!busy_.load(std::memory_order_relaxed));
-    take_chunks(0, threads_);
+    take_chunks(0);
   } else {
     run(take_chunks);
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -123,25 +124,31 @@ ThreadDefaults default_threads(const Machine& machine) {
   int fastest = 0;
   for (const Cpu& cpu : machine.cpus) fastest = std::max(fastest, cpu.capacity);
   std::set<std::pair<int, int>> cores, fast_cores;
+  std::set<int> nodes;
+  ThreadDefaults result;
   for (const Cpu& cpu : machine.cpus) {
     cores.emplace(cpu.package, cpu.core);
-    if (cpu.capacity >= kSameKind * fastest) fast_cores.emplace(cpu.package, cpu.core);
+    if (cpu.capacity < kSameKind * fastest) continue;
+    fast_cores.emplace(cpu.package, cpu.core);
+    nodes.insert(cpu.node);
+    result.kept_to.push_back(cpu.id);
   }
+  if (fast_cores.size() == cores.size()) result.kept_to.clear();
   const int all = std::max(1, static_cast<int>(cores.size()));
   const int fast = std::max(1, static_cast<int>(fast_cores.size()));
   int limit = all;
   if (machine.quota_cpus && *machine.quota_cpus < all) {
     limit = std::max(1, static_cast<int>(*machine.quota_cpus));
   }
-  ThreadDefaults result;
   result.decode = std::min(fast, limit);
   result.prefill = std::min(all, limit);
-  std::string from = fast < all ? fmt::format("{} fast cores of {}", fast, all)
+  std::string from = fast < all ? fmt::format("kept to {} fast cores of {}", fast, all)
                      : all == 1 ? std::string("1 core")
                                 : fmt::format("{} cores", all);
   if (static_cast<int>(machine.cpus.size()) > all) {
     from += fmt::format(" ({} hardware threads)", machine.cpus.size());
   }
+  if (nodes.size() > 1) from += fmt::format(" on {} memory nodes", nodes.size());
   const char* plural = result.decode == 1 ? "" : "s";
   result.reason = limit < fast
                       ? fmt::format("{} thread{}: CPU quota of {:g} on {}", result.decode, plural,
@@ -149,6 +156,25 @@ ThreadDefaults default_threads(const Machine& machine) {
                       : fmt::format("{} thread{}: one per core, {}", result.decode, plural, from);
   return result;
 }
+
+namespace {
+
+// The node of each processor that a node lists.
+std::map<int, int> read_nodes(const MachineFiles& files) {
+  constexpr int kMaxNodes = 1024;
+  std::map<int, int> node_of;
+  std::set<int> online;
+  if (const auto list = read_line(files.node_folder / "online")) online = parse_cpu_list(*list);
+  for (const int node : online) {
+    if (node >= kMaxNodes) break;
+    const auto list = read_line(files.node_folder / fmt::format("node{}", node) / "cpulist");
+    if (!list) continue;
+    for (const int cpu : parse_cpu_list(*list)) node_of.emplace(cpu, node);
+  }
+  return node_of;
+}
+
+}  // namespace
 
 Machine read_machine(const std::vector<int>& allowed, const MachineFiles& files) {
   // Intel hybrids list their kinds of cores; elsewhere the kernel states capacities up to 1024.
@@ -160,6 +186,7 @@ Machine read_machine(const std::vector<int>& allowed, const MachineFiles& files)
     efficiency = parse_cpu_list(*list);
   }
   const bool hybrid = !performance.empty() && !efficiency.empty();
+  const std::map<int, int> nodes = read_nodes(files);
   Machine machine;
   for (int id : allowed) {
     const fs::path folder = files.cpu_folder / fmt::format("cpu{}", id);
@@ -170,6 +197,8 @@ Machine read_machine(const std::vector<int>& allowed, const MachineFiles& files)
     cpu.package = read_int(folder / "topology" / "physical_package_id", 0);
     cpu.capacity =
         hybrid ? (performance.contains(id) ? 1024 : 512) : read_int(folder / "cpu_capacity", 0);
+    const auto node = nodes.find(id);
+    cpu.node = node != nodes.end() ? node->second : 0;
     machine.cpus.push_back(cpu);
   }
   machine.quota_cpus = read_quota(files);

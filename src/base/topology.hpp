@@ -19,6 +19,7 @@ struct Cpu {
   int package = 0;
   int core = 0;      ///< the same for the hyper-threads of a core, unique within its package
   int capacity = 0;  ///< relative speed of the core's kind, larger is faster; 0 where unknown
+  int node = 0;      ///< of memory that is near
 };
 
 struct Machine {
@@ -29,7 +30,10 @@ struct Machine {
 struct ThreadDefaults {
   int decode = 1;
   int prefill = 1;
-  std::string reason;  ///< one line: "8 threads: one for each of 8 fast cores of 20"
+  /// Where threads must be kept off slower cores: the ids of the processors that are left. Else
+  /// empty: the system places threads, and shares cores with other programs better than we could.
+  std::vector<int> kept_to;
+  std::string reason;  ///< one line: "8 threads: one per core, kept to 8 fast cores of 20"
 };
 
 /// The default thread counts for `machine`; at least 1 each.
@@ -41,6 +45,7 @@ struct MachineFiles {
   std::filesystem::path devices_folder = "/sys/devices";  ///< cpu_core/, cpu_atom/ on hybrids
   std::filesystem::path cgroup_folder = "/sys/fs/cgroup";
   std::filesystem::path own_cgroup = "/proc/self/cgroup";
+  std::filesystem::path node_folder = "/sys/devices/system/node";  ///< node0/cpulist, ...
 };
 
 /// Describes the processors `allowed` (logical ids). What cannot be read is left at its default,

@@ -95,7 +95,8 @@ class ReadMachineTest : public ::testing::Test {
     std::string name = (std::filesystem::temp_directory_path() / "topology_XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
-    files_ = {folder_ / "cpu", folder_ / "devices", folder_ / "cgroup", folder_ / "self"};
+    files_ = {folder_ / "cpu", folder_ / "devices", folder_ / "cgroup", folder_ / "self",
+              folder_ / "node"};
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -128,6 +129,32 @@ TEST_F(ReadMachineTest, TellsTheKindsOfAHybridApart) {
   write("devices/cpu_atom/cpus", "1,4-5");
   EXPECT_EQ(default_threads(read_machine({0, 1, 2, 3, 4, 5}, files_)).decode, 3);
   EXPECT_EQ(default_threads(read_machine({1, 4, 5}, files_)).decode, 3);
+}
+
+TEST_F(ReadMachineTest, KeepsThreadsToTheFastCoresOfAHybrid) {
+  for (int id = 0; id < 6; ++id) write_cpu(id, 0, id / 2);  // the fast core has two threads
+  write("devices/cpu_core/cpus", "0-1");
+  write("devices/cpu_atom/cpus", "2-5");
+  const ThreadDefaults hybrid = default_threads(read_machine({0, 1, 2, 3, 4, 5}, files_));
+  EXPECT_THAT(hybrid.kept_to, ElementsAre(0, 1));
+  EXPECT_EQ(hybrid.reason,
+            "1 thread: one per core, kept to 1 fast cores of 3 (6 hardware threads)");
+  const ThreadDefaults equal = default_threads(read_machine({2, 3, 4, 5}, files_));
+  EXPECT_THAT(equal.kept_to, ElementsAre());
+  EXPECT_EQ(equal.reason, "2 threads: one per core, 2 cores (4 hardware threads)");
+}
+
+TEST_F(ReadMachineTest, NamesTheMemoryNodesOfTheProcessorsInUse) {
+  for (int id = 0; id < 8; ++id) write_cpu(id, id / 4, id);
+  write("node/online", "0-1");
+  write("node/node0/cpulist", "0-3");
+  write("node/node1/cpulist", "4-7");
+  const Machine machine = read_machine({0, 1, 2, 3, 4, 5, 6, 7}, files_);
+  EXPECT_EQ(machine.cpus.at(3).node, 0);
+  EXPECT_EQ(machine.cpus.at(4).node, 1);
+  EXPECT_EQ(default_threads(machine).reason, "8 threads: one per core, 8 cores on 2 memory nodes");
+  EXPECT_EQ(default_threads(read_machine({4, 5}, files_)).reason,
+            "2 threads: one per core, 2 cores");
 }
 
 TEST_F(ReadMachineTest, ReadsCapacities) {

@@ -112,6 +112,8 @@ struct RunOptions {
   std::vector<Observer*> observers;
   /// Called with true before each step runs and with false after.
   std::function<void(bool runs)> around;
+  /// The same, with what runs.
+  std::function<void(const Executable& executable, bool runs)> look = {};
 };
 
 /// What a run left of sequence 0, and how each step's segments ended.

@@ -119,9 +119,11 @@ Outcome run_case(Backend& backend, const Case& c, const RunOptions& options) {
   for (const std::vector<Part>& parts : options.schedule) {
     const BuiltStep step = build_step(parts, sequences, options);
     const Step view = step.view();
+    if (options.look) options.look(*executable, true);
     if (options.around) options.around(true);
     const std::span<const SegmentResult> results = executable->run(view);
     if (options.around) options.around(false);
+    if (options.look) options.look(*executable, false);
     outcome.results.emplace_back(results.begin(), results.end());
     for (const Segment& segment : step.segments) {
       if (segment.sequence != &sequences[0]) continue;

@@ -3,18 +3,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "base/check.hpp"
+#include "base/pause.hpp"
 
 namespace lemma::cpu {
 namespace {
 
-/// Fewer rows than this are not worth a barrier for the cheap operations on them.
-constexpr std::size_t kFewRows = 4;
-constexpr std::size_t kRowGrain = 4;
 /// Multiply-adds that one thread does in about the time that a barrier may cost: some 5 us at 10 to
 /// 20 thousand in a microsecond. (On a busy machine a barrier costs far more.)
 constexpr std::size_t kLittleWork = std::size_t{1} << 16;
+
+constexpr std::size_t kNoItem = ~std::size_t{0};
 
 /// The widest input of any product that takes int8 activations.
 std::size_t widest_quantized(const backend::Program& program, const std::deque<Weight>& weights) {
@@ -78,20 +79,22 @@ std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
 
 Context::Context(const KernelTable& table, base::ThreadPool& threads,
                  const std::deque<Weight>& held, const backend::Program& recorded,
-                 backend::HostState& pages, std::uint32_t rows, std::uint32_t logit_rows)
+                 backend::HostState& pages, std::uint32_t rows, std::uint32_t logit_rows,
+                 std::span<const std::size_t> until)
     : kernels(table),
       pool(threads),
       weights(held),
       program(recorded),
       state(pages),
-      arena(recorded, rows),
+      arena(recorded, rows, until),
       max_rows(rows),
       max_logit_rows(logit_rows),
       segment_of_(rows),
       failed_(rows, kNowhere),
       runs_(rows),
       blocks_(rows),
-      classes_differ_(token_classes_differ(table)) {
+      classes_differ_(token_classes_differ(table)),
+      shares_(kMaxPhases * static_cast<std::size_t>(threads.threads())) {
   results_.reserve(rows);
   for (const algorithm::RopeSpec& rope : recorded.ropes) {
     ropes_.emplace_back(rope);
@@ -153,10 +156,15 @@ std::span<const float> Context::sin(std::uint32_t rope, std::size_t row) const n
   return {sin_[rope].data() + row * pairs, pairs};
 }
 
-QuantizedRows Context::quantized(backend::Tensor tensor) noexcept {
+const QuantizedBuffer* Context::find_quantized(backend::Tensor tensor) const noexcept {
   for (const Memo& memo : memos_) {
-    if (memo.tensor == tensor.id) return memo.buffer.rows(tensor.width);
+    if (memo.tensor == tensor.id) return &memo.buffer;
   }
+  return nullptr;
+}
+
+QuantizedRows Context::quantized(backend::Tensor tensor) noexcept {
+  if (const QuantizedBuffer* found = find_quantized(tensor)) return found->rows(tensor.width);
   const QuantizedBuffer& buffer = begin_quantized(tensor);
   quantize(arena.data(tensor), rows(), tensor.width, buffer);
   return buffer.rows(tensor.width);
@@ -183,14 +191,108 @@ void Context::each(std::size_t n, std::size_t work,
                    base::FunctionRef<void(std::size_t, int)> body) noexcept {
   if (n == 0) return;
   std::atomic<std::size_t> next{0};
-  const auto take = [&](int thread, int) {
+  const auto take = [&](int thread) {
     for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
          i = next.fetch_add(1, std::memory_order_relaxed)) {
       body(i, thread);
     }
   };
-  if (n == 1 || work <= kLittleWork) return take(0, 1);
+  if (n == 1 || work <= kLittleWork) return take(0);
   pool.run(take);
+}
+
+Context::Share& Context::share(std::size_t phase, std::size_t thread) noexcept {
+  return shares_[phase * static_cast<std::size_t>(pool.threads()) + thread];
+}
+
+namespace {
+constexpr std::uint64_t pack(std::uint64_t begin, std::uint64_t end) noexcept {
+  return begin << 32 | end;
+}
+constexpr std::size_t begin_of(std::uint64_t range) noexcept {
+  return range >> 32;
+}
+constexpr std::size_t end_of(std::uint64_t range) noexcept {
+  return range & 0xffffffffu;
+}
+}  // namespace
+
+/// The next item of a thread's share, or of the upper half of another's, which becomes its own;
+/// kNoItem if nobody has one to give. No range ever comes back, so a compared value is the value.
+std::size_t Context::take(std::size_t phase, std::size_t thread) noexcept {
+  std::atomic<std::uint64_t>& own = share(phase, thread).range;
+  std::uint64_t range = own.load(std::memory_order_relaxed);
+  while (begin_of(range) < end_of(range)) {
+    const std::uint64_t rest = pack(begin_of(range) + 1, end_of(range));
+    if (own.compare_exchange_weak(range, rest, std::memory_order_relaxed)) return begin_of(range);
+  }
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  for (std::size_t i = 1; i < threads; ++i) {
+    std::atomic<std::uint64_t>& other = share(phase, (thread + i) % threads).range;
+    range = other.load(std::memory_order_relaxed);
+    while (begin_of(range) < end_of(range)) {
+      const std::size_t end = end_of(range), half = (end - begin_of(range) + 1) / 2;
+      const std::uint64_t rest = pack(begin_of(range), end - half);
+      if (!other.compare_exchange_weak(range, rest, std::memory_order_relaxed)) continue;
+      own.store(pack(end - half + 1, end), std::memory_order_relaxed);
+      return end - half;
+    }
+  }
+  return kNoItem;
+}
+
+/// Waits for the items of the last phase before `phase` that has any. Spins, since single items are
+/// under way; then lets others run, since the thread that has one may have lost its processor.
+void Context::await_before(std::span<const Phase> phases, std::size_t phase) const noexcept {
+  constexpr int kSpins = 4000;
+  while (phase > 0 && phases[phase - 1].items == 0) --phase;
+  if (phase == 0) return;
+  const std::size_t items = phases[phase - 1].items;
+  const std::atomic<std::size_t>& done = progress_[phase - 1].done;
+  for (int spin = 0; done.load(std::memory_order_acquire) != items; ++spin) {
+    if (spin < kSpins) {
+      base::pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Context::each(std::span<const Phase> phases,
+                   base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept {
+  LEMMA_CHECK(phases.size() <= kMaxPhases);
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  std::size_t work = 0, items = 0;
+  for (const Phase& phase : phases) {
+    work += phase.work;
+    items = std::max(items, phase.items);
+  }
+  if (items <= 1 || work <= kLittleWork || threads == 1) {
+    for (std::size_t p = 0; p < phases.size(); ++p) {
+      for (std::size_t i = 0; i < phases[p].items; ++i) body(p, i, 0);
+    }
+    return;
+  }
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    progress_[p].done.store(0, std::memory_order_relaxed);
+    for (std::size_t t = 0; t < threads; ++t) {
+      share(p, t).range.store(
+          pack(phases[p].items * t / threads, phases[p].items * (t + 1) / threads),
+          std::memory_order_relaxed);
+    }
+  }
+  pool.run([&](int thread) {
+    for (std::size_t p = 0; p < phases.size(); ++p) {
+      std::size_t done = 0;
+      for (std::size_t item = take(p, static_cast<std::size_t>(thread)); item != kNoItem;
+           item = take(p, static_cast<std::size_t>(thread))) {
+        if (done == 0) await_before(phases, p);
+        body(p, item, thread);
+        ++done;
+      }
+      if (done > 0) progress_[p].done.fetch_add(done, std::memory_order_release);
+    }
+  });
 }
 
 void Context::each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept {

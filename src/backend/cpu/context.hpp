@@ -54,6 +54,12 @@ struct RowBlock {
 std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
                      std::span<RowBlock> out) noexcept;
 
+/// A part of a parallel region: items that any thread may compute, in any order.
+struct Phase {
+  std::size_t items = 0;
+  std::size_t work = 0;  ///< multiply-adds of all items together
+};
+
 /// Memory for the int8 form of [max_rows, cols].
 class QuantizedBuffer {
  public:
@@ -71,11 +77,15 @@ class QuantizedBuffer {
 
 class Context {
  public:
-  static constexpr std::size_t kRowBlock = 8;  ///< rows that share decoded keys and values
+  static constexpr std::size_t kRowBlock = 8;   ///< rows that share decoded keys and values
+  static constexpr std::size_t kFewRows = 4;    ///< fewer are not worth a barrier for cheap work
+  static constexpr std::size_t kRowGrain = 4;   ///< rows that a thread takes at a time
+  static constexpr std::size_t kMaxPhases = 5;  ///< of a region
 
+  /// `until`: see backend::TensorArena.
   Context(const KernelTable& table, base::ThreadPool& threads, const std::deque<Weight>& held,
           const backend::Program& recorded, backend::HostState& pages, std::uint32_t rows,
-          std::uint32_t logit_rows);
+          std::uint32_t logit_rows, std::span<const std::size_t> until = {});
 
   const KernelTable& kernels;
   base::ThreadPool& pool;
@@ -108,6 +118,8 @@ class Context {
 
   /// The rows of `tensor` in int8 form, made at the first call of a step.
   QuantizedRows quantized(backend::Tensor tensor) noexcept;
+  /// The buffer that holds them already, or null.
+  const QuantizedBuffer* find_quantized(backend::Tensor tensor) const noexcept;
   /// Promises that the rows of `tensor` are about to be rounded to the returned buffer.
   const QuantizedBuffer& begin_quantized(backend::Tensor tensor) noexcept;
   /// Rounds rows [rows, cols] at `x`.
@@ -118,6 +130,12 @@ class Context {
   /// `work` is the number of multiply-adds of all items together: a little stays on this thread.
   void each(std::size_t n, std::size_t work,
             base::FunctionRef<void(std::size_t, int)> body) noexcept;
+  /// Calls body(phase, item, thread) for the items of all phases in one region; the items of a
+  /// phase begin when all of the phase before are done. A thread takes consecutive items, so that
+  /// it reads weights in the order in which they lie, and when it has none left half of another
+  /// one's.
+  void each(std::span<const Phase> phases,
+            base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept;
   /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
   void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
 
@@ -135,9 +153,13 @@ class Context {
   void mark(std::size_t row) noexcept {
     std::atomic_ref(failed_[row]).store(kSomewhere, std::memory_order_relaxed);
   }
-  /// Notes that it failed at `tensor`; the first mark of a row stays. Only one thread has the row.
+  /// Notes that it failed at `tensor`. Of several marks the one of the earliest tensor stays.
   void mark(std::size_t row, backend::Tensor tensor) noexcept {
-    if (failed_[row] == kNowhere) failed_[row] = tensor.id;
+    const std::atomic_ref failed(failed_[row]);
+    std::int32_t found = failed.load(std::memory_order_relaxed);
+    while ((found == kNowhere || found > tensor.id) &&
+           !failed.compare_exchange_weak(found, tensor.id, std::memory_order_relaxed)) {
+    }
   }
   /// Turns marks into results: the segments of marked rows failed where the mark says, or else at
   /// `tensor`.
@@ -173,7 +195,19 @@ class Context {
     std::size_t bytes = 0;
   };
 
+  /// A thread's consecutive items of a phase, [begin, end) in the upper and lower half.
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> range{0};
+  };
+  /// Items of a phase that are done.
+  struct alignas(64) Progress {
+    std::atomic<std::size_t> done{0};
+  };
+
   void turn_angles() noexcept;
+  Share& share(std::size_t phase, std::size_t thread) noexcept;
+  std::size_t take(std::size_t phase, std::size_t thread) noexcept;
+  void await_before(std::span<const Phase> phases, std::size_t phase) const noexcept;
   void decode_elements(const state::SlotPlace& place, const std::byte* row, std::size_t begin,
                        std::size_t n, float* out) const noexcept;
 
@@ -190,6 +224,8 @@ class Context {
   std::vector<std::vector<float>> cos_, sin_;  ///< by rope: [max_rows, R/2]
   std::array<Memo, 2> memos_;  ///< two: parallel branches read the same rows around other products
   std::size_t next_memo_ = 0;
+  std::vector<Share> shares_;  ///< [kMaxPhases, threads] of the running region
+  std::array<Progress, kMaxPhases> progress_;
   mutable std::map<std::pair<std::type_index, std::vector<std::size_t>>, Shared> shared_;
 };
 

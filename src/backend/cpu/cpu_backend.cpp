@@ -25,6 +25,7 @@ base::Isa choose(const CpuOptions& options) {
 /// The thread count and the reason for it.
 struct Threads {
   int count;
+  std::vector<int> kept_to;
   std::string reason;
 };
 
@@ -34,10 +35,10 @@ Threads choose_threads(const CpuOptions& options) {
                 options.threads);
   }
   if (options.threads > 0)
-    return {options.threads, fmt::format("{} threads, as asked", options.threads)};
+    return {options.threads, {}, fmt::format("{} threads, as asked", options.threads)};
   const base::ThreadDefaults defaults =
       base::default_threads(base::read_machine(base::allowed_cpus()));
-  return {defaults.decode, defaults.reason};
+  return {defaults.decode, defaults.kept_to, defaults.reason};
 }
 
 class CpuBackend final : public backend::Backend {
@@ -47,7 +48,7 @@ class CpuBackend final : public backend::Backend {
         kernels_(kernels(isa_)),
         numerics_(options.numerics),
         reason_(threads.reason),
-        pool_(threads.count) {}
+        pool_(threads.count, threads.kept_to) {}
 
   std::string_view name() const noexcept override { return "cpu"; }
   std::string description() const override {

@@ -2,7 +2,9 @@
 // CpuExecutable: a program as a list of planned executors over one context.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/executor.hpp"
@@ -19,6 +21,8 @@ class CpuExecutable final : public backend::Executable {
   std::span<const float> logits(std::size_t i) const noexcept override;
   std::vector<backend::Placement> placements() const override;
   std::size_t scratch_bytes() const noexcept override;
+  /// Parallel regions that the backend's threads have run so far.
+  std::uint64_t regions() const noexcept { return context_.pool.regions(); }
 
  private:
   struct Planned {
@@ -26,16 +30,23 @@ class CpuExecutable final : public backend::Executable {
     std::vector<backend::Tensor> observed;  ///< outputs that an observer wants
   };
 
-  /// Executors that run together: one, or several that go through the rows.
+  /// Executors that run together: one; or several that go through the rows; or one with phases and
+  /// such several behind it, which are its region's last phase or follow each of its heads.
   struct Stage {
-    std::size_t first = 0, count = 0;  ///< of planned_
-    backend::Tensor quantized;         ///< made by the stage, and rounded by it too; or none
+    std::size_t first = 0;  ///< of planned_
+    std::size_t rows = 0;   ///< the first that goes through the rows; those before it follow heads
+    std::size_t end = 0;    ///< behind the last
+    backend::Tensor quantized;  ///< made by what goes through the rows, and rounded too; or none
   };
 
   void make_stages();
+  void extend(Stage& stage);
   bool joins(const Stage& stage, std::size_t next) const;
   backend::Tensor rounded_by(const Stage& stage) const;
-  void run_together(const Stage& stage) noexcept;
+  void run_stage(const Stage& stage) noexcept;
+  void run_rows(const Stage& stage, const QuantizedBuffer* to, std::size_t begin,
+                std::size_t end) noexcept;
+  std::string_view way(const Stage& stage, std::size_t i) const;
   RowExecutor* row_executor(std::size_t i) const noexcept;
   void observe(backend::Tensor tensor, const backend::Step& step) noexcept;
 

@@ -3,7 +3,10 @@
 // that it will need; run once per step. One class an operation, in the files *_executor.cpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "backend/cpu/context.hpp"
@@ -36,6 +39,42 @@ class RowExecutor : public Executor {
   }
   /// Computes rows [begin, end). What fails is marked with the tensor where it was seen.
   virtual void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept = 0;
+
+  /// Where a run of so many columns depends on the same columns of its one input alone, such as a
+  /// head: their number. 0: it takes whole rows.
+  virtual std::size_t column_unit() const noexcept { return 0; }
+  /// Computes columns [first, first + count) of rows [begin, end), whole units.
+  virtual void run_columns(Context&, std::size_t /*begin*/, std::size_t /*end*/,
+                           std::size_t /*first*/, std::size_t /*count*/) noexcept {}
+};
+
+/// An operation that runs as phases of one region, to which the operations behind it can add one.
+class PhasedExecutor : public Executor {
+ public:
+  using Phases = std::array<Phase, Context::kMaxPhases>;
+
+  void run(Context& context) noexcept final {
+    Phases phases;
+    const std::size_t count = begin(context, phases);
+    context.each({phases.data(), count}, [&](std::size_t phase, std::size_t item, int thread) {
+      run_item(context, phase, item, thread);
+    });
+    finish(context);
+  }
+  /// Gets ready for the context's step; returns how many phases it has written, at most one less
+  /// than there is room for.
+  virtual std::size_t begin(Context& context, Phases& phases) noexcept = 0;
+  virtual void run_item(Context& context, std::size_t phase, std::size_t item,
+                        int thread) noexcept = 0;
+  virtual void finish(Context&) noexcept {}
+
+  /// Takes over row operations that follow: each works on columns of what this one makes, and is
+  /// done by whoever makes the last of them. False, and nothing is taken, where it cannot.
+  struct Follower {
+    RowExecutor* executor = nullptr;
+    backend::Tensor in, out;  ///< out is absent where it only stores
+  };
+  virtual bool follow(std::span<const Follower>) { return false; }
 };
 
 // A maker an operation: `context` outlives the executor and already holds all weights.

@@ -210,7 +210,8 @@ struct ExpertsScratch {
   std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
 };
 
-class ExpertsExecutor final : public Executor {
+/// Three phases of one region: gathering, the hidden rows, the sums.
+class ExpertsExecutor final : public PhasedExecutor {
  public:
   ExpertsExecutor(const backend::Experts& op, const Context& context)
       : op_(op),
@@ -236,23 +237,28 @@ class ExpertsExecutor final : public Executor {
                                                 flag(down_.wants_int8())});
   }
 
-  void run(Context& context) noexcept override {
+  std::size_t begin(Context& context, Phases& phases) noexcept override {
     groups_.make(context, op_);
-    gather(context);
+    rounded_ = {};
+    if (wants_int8_ && !op_.weigh_inputs) rounded_ = context.quantized(op_.in);
     const std::size_t entries = groups_.entries(), product = hidden_width_ * width_;
-    const std::size_t chunks = (hidden_width_ + Linear::kChunk - 1) / Linear::kChunk;
-    context.each(groups_.active().size() * chunks, 2 * entries * product,
-                 [&](std::size_t item, int thread) {
-                   widen(context, groups_.active()[item / chunks], item % chunks,
-                         scratch_->threads[static_cast<std::size_t>(thread)].data());
-                 });
-    context.each((width_ + Linear::kChunk - 1) / Linear::kChunk, entries * product,
-                 [&](std::size_t chunk, int thread) {
-                   combine(context, chunk,
-                           scratch_->threads[static_cast<std::size_t>(thread)].data());
-                 });
-    context.settle(op_.ids);
+    const auto chunks = [](std::size_t n) { return (n + Linear::kChunk - 1) / Linear::kChunk; };
+    phases[0] = {entries, entries * width_};
+    phases[1] = {groups_.active().size() * chunks(hidden_width_), 2 * entries * product};
+    phases[2] = {chunks(width_), entries * product};
+    return 3;
   }
+
+  void run_item(Context& context, std::size_t phase, std::size_t item,
+                int thread) noexcept override {
+    float* const scratch = scratch_->threads[static_cast<std::size_t>(thread)].data();
+    if (phase == 0) return gather(context, item);
+    if (phase == 2) return combine(context, item, scratch);
+    const std::size_t chunks = (hidden_width_ + Linear::kChunk - 1) / Linear::kChunk;
+    widen(context, groups_.active()[item / chunks], item % chunks, scratch);
+  }
+
+  void finish(Context& context) noexcept override { context.settle(op_.ids); }
 
   backend::Tensor reads_quantized() const noexcept override {
     return wants_int8_ && !op_.weigh_inputs ? op_.in : backend::Tensor{};
@@ -266,28 +272,23 @@ class ExpertsExecutor final : public Executor {
   float* in() noexcept { return reinterpret_cast<float*>(scratch_->in.data()); }
   float* hidden() noexcept { return reinterpret_cast<float*>(scratch_->hidden.data()); }
 
-  /// The input of each entry, weighed if the model says so, in the forms that the products read.
-  void gather(Context& context) noexcept {
-    const bool weighed = op_.weigh_inputs, floats_too = takes_floats();
-    QuantizedRows rows;
-    if (wants_int8_ && !weighed) rows = context.quantized(op_.in);
-    context.each(groups_.entries(), groups_.entries() * width_, [&](std::size_t entry, int) {
-      const std::size_t row = groups_.row(entry);
-      const float* const x = context.arena.row(op_.in, row);
-      float* const to = !takes_floats() ? nullptr : in() + entry * width_;
-      if (weighed) {
-        for (std::size_t i = 0; i < width_; ++i) to[i] = groups_.weight(entry) * x[i];
-      } else if (floats_too) {
-        std::memcpy(to, x, width_ * sizeof(float));
-      }
-      if (!wants_int8_) return;
-      const QuantizedRows own = scratch_->quantized_in.rows(width_, entry);
-      if (weighed) {
-        context.kernels.quantize(to, width_, own);
-      } else {
-        copy_row(rows, row, own);
-      }
-    });
+  /// The input of an entry, weighed if the model says so, in the forms that the products read.
+  void gather(Context& context, std::size_t entry) noexcept {
+    const std::size_t row = groups_.row(entry);
+    const float* const x = context.arena.row(op_.in, row);
+    float* const to = !takes_floats() ? nullptr : in() + entry * width_;
+    if (op_.weigh_inputs) {
+      for (std::size_t i = 0; i < width_; ++i) to[i] = groups_.weight(entry) * x[i];
+    } else if (takes_floats()) {
+      std::memcpy(to, x, width_ * sizeof(float));
+    }
+    if (!wants_int8_) return;
+    const QuantizedRows own = scratch_->quantized_in.rows(width_, entry);
+    if (op_.weigh_inputs) {
+      context.kernels.quantize(to, width_, own);
+    } else {
+      copy_row(rounded_, row, own);
+    }
   }
 
   void copy_row(const QuantizedRows& from, std::size_t row,
@@ -358,6 +359,7 @@ class ExpertsExecutor final : public Executor {
   bool gated_, wants_int8_ = false;
   Grouping groups_;
   ExpertsScratch* scratch_;
+  QuantizedRows rounded_;  ///< the running step's rows, if a product reads them in int8
 };
 
 }  // namespace

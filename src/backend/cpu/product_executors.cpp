@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations around matrix products: project, mlp, head. Threads take chunks of 64 outputs; a
-// chunk covers all rows, so that a packed weight is read once however many rows there are.
+// chunk covers all rows, so that a packed weight is read once however many rows there are. Where
+// nobody has rounded the rows that a product reads, that is the first phase of its region.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -21,83 +24,191 @@ void append_once(std::string& list, std::string_view item) {
   list += item;
 }
 
-class ProjectExecutor final : public Executor {
+/// The input of products, rounded to int8 if they want that: by whoever made it, here, or in a
+/// phase of its own.
+class Rounding {
  public:
-  ProjectExecutor(const backend::Project& op, const Context& context) : op_(op) {
-    for (const auto& output : op.outputs) {
-      linears_.emplace_back(context, output.weight, output.bias, op.clamp);
-      LEMMA_CHECK(linears_.back().outputs() == output.out.width);
-      LEMMA_CHECK(linears_.back().cols() == op.in.width);
-      chunks_ += linears_.back().chunks();
-      work_ += linears_.back().work(1);
-      wants_int8_ = wants_int8_ || linears_.back().wants_int8();
+  Rounding(backend::Tensor in, bool wanted) : in_(in), wanted_(wanted) {}
+
+  backend::Tensor reads_quantized() const noexcept { return wanted_ ? in_ : backend::Tensor{}; }
+  /// The rows for the running step; whether they are still to be rounded, by `phase`.
+  ProductInput begin(Context& context) noexcept {
+    ProductInput in{context.arena.data(in_), {}, context.runs()};
+    to_ = nullptr;
+    if (!wanted_) return in;
+    const QuantizedBuffer* rounded = context.find_quantized(in_);
+    if (rounded == nullptr && context.rows() >= Context::kFewRows) {
+      rounded = to_ = &context.begin_quantized(in_);
+    }
+    in.quantized = rounded != nullptr ? rounded->rows(in_.width) : context.quantized(in_);
+    return in;
+  }
+  bool pending() const noexcept { return to_ != nullptr; }
+  Phase phase(const Context& context) const noexcept {
+    return {(context.rows() + Context::kRowGrain - 1) / Context::kRowGrain,
+            context.rows() * in_.width};
+  }
+  void run_item(const Context& context, std::size_t item) const noexcept {
+    const std::size_t begin = item * Context::kRowGrain;
+    const std::size_t end = std::min(begin + Context::kRowGrain, context.rows());
+    context.kernels.quantize(context.arena.row(in_, begin), (end - begin) * in_.width,
+                             to_->rows(in_.width, begin));
+  }
+
+ private:
+  backend::Tensor in_;
+  bool wanted_;
+  const QuantizedBuffer* to_ = nullptr;  ///< of the running step
+};
+
+class ProjectExecutor final : public PhasedExecutor {
+ public:
+  ProjectExecutor(const backend::Project& op, const Context& context)
+      : op_(op), parts_(op.outputs.size()), rounding_(op.in, wants_int8(op, context)) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const auto& output = op.outputs[i];
+      const Linear& linear = parts_[i].linear =
+          Linear(context, output.weight, output.bias, op.clamp);
+      LEMMA_CHECK(linear.outputs() == output.out.width && linear.cols() == op.in.width);
+      parts_[i].out = output.out;
+      chunks_ += linear.chunks();
+      work_ += linear.work(1);
     }
   }
 
-  void run(Context& context) noexcept override {
-    ProductInput in{context.arena.data(op_.in), {}, context.runs()};
-    if (wants_int8_) in.quantized = context.quantized(op_.in);
-    context.each(chunks_, context.rows() * work_, [&](std::size_t chunk, int) {
-      std::size_t i = 0;
-      for (; chunk >= linears_[i].chunks(); ++i) chunk -= linears_[i].chunks();
-      const backend::Tensor out = op_.outputs[i].out;
-      linears_[i].run(context.kernels, in, chunk, context.arena.data(out) + chunk * Linear::kChunk,
-                      out.width);
-    });
+  std::size_t begin(Context& context, Phases& phases) noexcept override {
+    for (std::atomic<std::uint32_t>& left : left_) left.store(0, std::memory_order_relaxed);
+    in_ = rounding_.begin(context);
+    std::size_t count = 0;
+    if (rounding_.pending()) phases[count++] = rounding_.phase(context);
+    phases[count++] = {chunks_, context.rows() * work_};
+    return count;
   }
 
-  backend::Tensor reads_quantized() const noexcept override {
-    return wants_int8_ ? op_.in : backend::Tensor{};
+  void run_item(Context& context, std::size_t phase, std::size_t chunk, int) noexcept override {
+    if (phase == 0 && rounding_.pending()) return rounding_.run_item(context, chunk);
+    // The last output first: what follows the small ones is then not left to the end.
+    std::size_t i = parts_.size() - 1;
+    for (; chunk >= parts_[i].linear.chunks(); --i) chunk -= parts_[i].linear.chunks();
+    const Part& part = parts_[i];
+    part.linear.run(context.kernels, in_, chunk,
+                    context.arena.data(part.out) + chunk * Linear::kChunk, part.out.width);
+    if (!part.followers.empty()) finish_columns(context, part, chunk);
   }
+
+  bool follow(std::span<const Follower> followers) override {
+    std::vector<Part> parts = parts_;
+    std::vector<backend::Tensor> made;  // by part: what its last follower made
+    for (const Part& part : parts) made.push_back(part.out);
+    for (const Follower& follower : followers) {
+      const auto at = std::find_if(made.begin(), made.end(), [&](backend::Tensor tensor) {
+        return tensor.id == follower.in.id;
+      });
+      const std::size_t unit = follower.executor->column_unit();
+      if (at == made.end() || unit == 0) return false;
+      Part& part = parts[static_cast<std::size_t>(at - made.begin())];
+      part.followers.push_back(follower.executor);
+      part.chunks = std::lcm(part.chunks * Linear::kChunk, unit) / Linear::kChunk;
+      if (follower.out) *at = follower.out;
+    }
+    parts_ = std::move(parts);
+    std::size_t groups = 0;
+    for (Part& part : parts_) {
+      part.group = groups;
+      groups += (part.linear.chunks() + part.chunks - 1) / part.chunks;
+    }
+    left_ = std::vector<std::atomic<std::uint32_t>>(groups);
+    return true;
+  }
+
+  backend::Tensor reads_quantized() const noexcept override { return rounding_.reads_quantized(); }
   std::string implementation() const override {
     std::string names;
-    for (const Linear& linear : linears_) append_once(names, linear.weight().describe());
+    for (const Part& part : parts_) append_once(names, part.linear.weight().describe());
     return names;
   }
   std::string format() const override {
     std::string names;
-    for (const Linear& linear : linears_) {
-      append_once(names, weights::traits(linear.weight().matrix.format).name);
+    for (const Part& part : parts_) {
+      append_once(names, weights::traits(part.linear.weight().matrix.format).name);
     }
     return names;
   }
 
  private:
+  /// One weight, and what whoever makes the last of a few neighbouring chunks does with them.
+  struct Part {
+    Linear linear;
+    backend::Tensor out;
+    std::vector<RowExecutor*> followers;
+    std::size_t chunks = 1;  ///< neighbours that hold whole heads
+    std::size_t group = 0;   ///< index of the first such group in left_
+  };
+
+  static bool wants_int8(const backend::Project& op, const Context& context) {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](const auto& output) {
+      return context.weight(output.weight).product == Product::kInt8;
+    });
+  }
+
+  void finish_columns(Context& context, const Part& part, std::size_t chunk) noexcept {
+    const std::size_t group = chunk / part.chunks, first_chunk = group * part.chunks;
+    const std::size_t neighbours = std::min(part.chunks, part.linear.chunks() - first_chunk);
+    std::atomic<std::uint32_t>& left = left_[part.group + group];
+    if (left.fetch_add(1, std::memory_order_acq_rel) + 1 != neighbours) return;
+    constexpr std::size_t kRows = 8;  // of 64 columns: they stay in the first cache
+    const std::size_t first = first_chunk * Linear::kChunk, rows = context.rows();
+    const std::size_t count = std::min(neighbours * Linear::kChunk, part.out.width - first);
+    for (std::size_t begin = 0; begin < rows; begin += kRows) {
+      const std::size_t end = std::min(begin + kRows, rows);
+      for (RowExecutor* const follower : part.followers) {
+        follower->run_columns(context, begin, end, first, count);
+      }
+    }
+  }
+
   backend::Project op_;
-  std::vector<Linear> linears_;
+  std::vector<Part> parts_;
+  Rounding rounding_;
+  ProductInput in_;                               ///< of the running step
+  std::vector<std::atomic<std::uint32_t>> left_;  ///< chunks that are done, by group of neighbours
   std::size_t chunks_ = 0;
   std::size_t work_ = 0;  ///< multiply-adds of a row
-  bool wants_int8_ = false;
 };
 
-class ProjectGroupsExecutor final : public Executor {
+class ProjectGroupsExecutor final : public PhasedExecutor {
  public:
   ProjectGroupsExecutor(const backend::ProjectGroups& op, const Context& context)
-      : op_(op), linear_(context, op.weight, backend::kNoWeight) {
+      : op_(op),
+        linear_(context, op.weight, backend::kNoWeight),
+        chunks_((op.spec.out + Linear::kChunk - 1) / Linear::kChunk) {
     LEMMA_CHECK(op.in.width == op.spec.groups * op.spec.in && linear_.cols() == op.spec.in);
     LEMMA_CHECK(op.out.width == op.spec.groups * op.spec.out);
     LEMMA_CHECK(linear_.outputs() == (op.spec.shared ? op.spec.out : op.out.width));
     if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.max_rows, op.in.width);
   }
 
-  void run(Context& context) noexcept override {
-    const std::size_t groups = op_.spec.groups, in = op_.spec.in, out = op_.spec.out;
-    const std::size_t rows = context.rows(), chunks = (out + Linear::kChunk - 1) / Linear::kChunk;
-    if (linear_.wants_int8()) {  // by group, and then by row: a group's rows must be neighbours
-      context.each(groups * rows, rows * op_.in.width, [&](std::size_t item, int) {
-        context.kernels.quantize(context.arena.row(op_.in, item % rows) + item / rows * in, in,
-                                 quantized_.rows(in, item));
-      });
+  std::size_t begin(Context& context, Phases& phases) noexcept override {
+    const std::size_t groups = op_.spec.groups, rows = context.rows();
+    std::size_t count = 0;
+    if (linear_.wants_int8()) phases[count++] = {groups * rows, rows * op_.in.width};
+    phases[count++] = {groups * chunks_, linear_.work(rows) * (op_.spec.shared ? groups : 1)};
+    return count;
+  }
+
+  void run_item(Context& context, std::size_t phase, std::size_t item, int) noexcept override {
+    const std::size_t in = op_.spec.in, out = op_.spec.out, rows = context.rows();
+    if (linear_.wants_int8() && phase == 0) {  // by group, and then by row: a group's rows must be
+      context.kernels.quantize(context.arena.row(op_.in, item % rows) + item / rows * in, in,
+                               quantized_.rows(in, item));  // neighbours
+      return;
     }
-    const std::size_t work = linear_.work(rows) * (op_.spec.shared ? groups : 1);
-    context.each(groups * chunks, work, [&](std::size_t item, int) {
-      const std::size_t group = item / chunks, first = item % chunks * Linear::kChunk;
-      ProductInput input{context.arena.data(op_.in) + group * in, {}, context.runs(), op_.in.width};
-      if (linear_.wants_int8()) input.quantized = quantized_.rows(in, group * rows);
-      linear_.run(context.kernels, input, (op_.spec.shared ? 0 : group * out) + first,
-                  std::min(Linear::kChunk, out - first),
-                  context.arena.data(op_.out) + group * out + first, op_.out.width);
-    });
+    const std::size_t group = item / chunks_, first = item % chunks_ * Linear::kChunk;
+    ProductInput input{context.arena.data(op_.in) + group * in, {}, context.runs(), op_.in.width};
+    if (linear_.wants_int8()) input.quantized = quantized_.rows(in, group * rows);
+    linear_.run(context.kernels, input, (op_.spec.shared ? 0 : group * out) + first,
+                std::min(Linear::kChunk, out - first),
+                context.arena.data(op_.out) + group * out + first, op_.out.width);
   }
 
   std::string implementation() const override { return implementations({&linear_}); }
@@ -107,6 +218,7 @@ class ProjectGroupsExecutor final : public Executor {
  private:
   backend::ProjectGroups op_;
   Linear linear_;
+  std::size_t chunks_;         ///< of a group
   QuantizedBuffer quantized_;  ///< [groups, max_rows, in]
 };
 
@@ -132,15 +244,20 @@ struct MlpScratch {
   base::AlignedBuffer hidden;               ///< the same in f32
 };
 
-/// gate, up and activation are one pass: a chunk of hidden elements is finished, and rounded to
-/// int8 if the down projection reads that, while it is in the cache.
-class MlpExecutor final : public Executor {
+/// gate, up and activation are one phase: a chunk of hidden elements is finished, and rounded to
+/// int8 if the down projection reads that, while it is in the cache. The down projection is the
+/// next.
+class MlpExecutor final : public PhasedExecutor {
+  static constexpr std::size_t kFewRows = 4;
+
  public:
   MlpExecutor(const backend::Mlp& op, const Context& context)
       : op_(op),
         up_(context, op.up, op.up_bias),
         down_(context, op.down, op.down_bias),
-        gated_(op.gate != backend::kNoWeight) {
+        gated_(op.gate != backend::kNoWeight),
+        rounding_(op.in, up_.wants_int8() ||
+                             (gated_ && context.weight(op.gate).product == Product::kInt8)) {
     if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
     LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
@@ -148,39 +265,58 @@ class MlpExecutor final : public Executor {
     scratch_ = &context.shared<MlpScratch>({up_.outputs(), down_.wants_int8() ? 1u : 0u});
   }
 
-  void run(Context& context) noexcept override {
-    ProductInput in{context.arena.data(op_.in), {}, context.runs()};
-    if (up_.wants_int8() || (gated_ && gate_.wants_int8())) {
-      in.quantized = context.quantized(op_.in);
-    }
-    context.each(up_.chunks(), 2 * up_.work(context.rows()), [&](std::size_t chunk, int thread) {
-      widen(context, in, chunk, scratch_->threads[static_cast<std::size_t>(thread)].data());
-    });
-    ProductInput hidden{
-        reinterpret_cast<const float*>(scratch_->hidden.data()), {}, context.runs()};
-    if (down_.wants_int8()) hidden.quantized = scratch_->quantized.rows(down_.cols());
-    context.each(down_.chunks(), down_.work(context.rows()), [&](std::size_t chunk, int) {
-      down_.run(context.kernels, hidden, chunk,
-                context.arena.data(op_.out) + chunk * Linear::kChunk, op_.out.width);
-    });
+  std::size_t begin(Context& context, Phases& phases) noexcept override {
+    in_ = rounding_.begin(context);
+    hidden_ = {reinterpret_cast<const float*>(scratch_->hidden.data()), {}, context.runs()};
+    if (down_.wants_int8()) hidden_.quantized = scratch_->quantized.rows(down_.cols());
+    std::size_t count = 0;
+    if (rounding_.pending()) phases[count++] = rounding_.phase(context);
+    // For a few rows memory is what counts, and the longer it is read in order the better.
+    chunks_at_once_ =
+        gated_ && context.rows() <= kFewRows && 2 * kFewRows <= context.max_rows ? 2 : 1;
+    phases[count++] = {(up_.chunks() + chunks_at_once_ - 1) / chunks_at_once_,
+                       2 * up_.work(context.rows())};
+    phases[count++] = {down_.chunks(), down_.work(context.rows())};
+    return count;
   }
 
-  backend::Tensor reads_quantized() const noexcept override {
-    return up_.wants_int8() || (gated_ && gate_.wants_int8()) ? op_.in : backend::Tensor{};
+  void run_item(Context& context, std::size_t phase, std::size_t item,
+                int thread) noexcept override {
+    if (!rounding_.pending()) ++phase;
+    if (phase == 0) return rounding_.run_item(context, item);
+    if (phase == 1) {
+      return widen(context, item, scratch_->threads[static_cast<std::size_t>(thread)].data());
+    }
+    down_.run(context.kernels, hidden_, item, context.arena.data(op_.out) + item * Linear::kChunk,
+              op_.out.width);
   }
+
+  backend::Tensor reads_quantized() const noexcept override { return rounding_.reads_quantized(); }
   std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
   std::string format() const override { return formats({&gate_, &up_, &down_}); }
 
  private:
-  /// One chunk of the hidden rows. `scratch` holds [2, rows, 64].
-  void widen(Context& context, const ProductInput& in, std::size_t chunk, float* scratch) noexcept {
-    const std::size_t rows = context.rows(), count = up_.chunk_outputs(chunk);
-    float* const up = scratch;
-    float* const gate = scratch + rows * Linear::kChunk;
-    up_.run(context.kernels, in, chunk, up, Linear::kChunk);
-    if (gated_) gate_.run(context.kernels, in, chunk, gate, Linear::kChunk);
-    const std::size_t first = chunk * Linear::kChunk;
-    for (std::size_t r = 0; r < rows; ++r) {
+  /// A few chunks of the hidden rows. `scratch` holds [2, chunks, rows, 64].
+  void widen(Context& context, std::size_t item, float* scratch) noexcept {
+    const std::size_t first = item * chunks_at_once_;
+    const std::size_t count = std::min(chunks_at_once_, up_.chunks() - first);
+    const std::size_t size = context.rows() * Linear::kChunk;
+    for (std::size_t i = 0; i < count; ++i) {
+      up_.run(context.kernels, in_, first + i, scratch + i * size, Linear::kChunk);
+    }
+    float* const gates = scratch + count * size;
+    for (std::size_t i = 0; gated_ && i < count; ++i) {
+      gate_.run(context.kernels, in_, first + i, gates + i * size, Linear::kChunk);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      hide(context, first + i, scratch + i * size, gated_ ? gates + i * size : nullptr);
+    }
+  }
+
+  /// The hidden elements of a chunk from its products [rows, 64] with up and gate.
+  void hide(Context& context, std::size_t chunk, float* up, const float* gate) noexcept {
+    const std::size_t first = chunk * Linear::kChunk, count = up_.chunk_outputs(chunk);
+    for (std::size_t r = 0; r < context.rows(); ++r) {
       float* const own_up = up + r * Linear::kChunk;
       const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
       activate(context.kernels, op_.spec.activation, g, gated_ ? own_up : nullptr, count, own_up);
@@ -198,7 +334,10 @@ class MlpExecutor final : public Executor {
   backend::Mlp op_;
   Linear gate_, up_, down_;
   bool gated_;
+  Rounding rounding_;
   MlpScratch* scratch_;
+  ProductInput in_, hidden_;  ///< of the running step
+  std::size_t chunks_at_once_ = 1;
 };
 
 class LogitsExecutor final : public HeadExecutor {
@@ -231,14 +370,9 @@ class LogitsExecutor final : public HeadExecutor {
       context.quantize(rows, wanted, width, quantized_);
       in.quantized = quantized_.rows(width);
     }
-    context.each(linear_.chunks(), linear_.work(wanted),
-                 [&](std::size_t chunk, int) { project(context, in, chunk); });
-    context.each(wanted, wanted * linear_.outputs(), [&](std::size_t i, int) {
-      // In f64 the squares of finite f32 numbers cannot overflow.
-      const double squares =
-          context.kernels.sum_of_squares(logits(i).data(), logits(i).size(), 0.0);
-      if (!std::isfinite(squares)) context.mark(context.step().logit_rows[i]);
-    });
+    const Phase chunks{linear_.chunks(), linear_.work(wanted)};
+    context.each({&chunks, 1},
+                 [&](std::size_t, std::size_t chunk, int) { project(context, in, chunk); });
     context.settle(op_.in);
   }
 
@@ -265,6 +399,9 @@ class LogitsExecutor final : public HeadExecutor {
         for (std::size_t o = 0; o < count; ++o) row[o] *= op_.scale;
       }
       if (op_.softcap != 0.f) context.kernels.softcap(row, count, op_.softcap);
+      // In f64 the squares of finite f32 numbers cannot overflow.
+      if (!std::isfinite(context.kernels.sum_of_squares(row, count, 0.0)))
+        context.mark(context.step().logit_rows[i]);
     }
   }
 

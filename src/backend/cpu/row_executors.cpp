@@ -90,8 +90,13 @@ class NormExecutor final : public RowExecutor {
   }
 
   void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    run_columns(context, begin, end, 0, op_.in.width);
+  }
+  std::size_t column_unit() const noexcept override { return group_; }
+  void run_columns(Context& context, std::size_t begin, std::size_t end, std::size_t first,
+                   std::size_t count) noexcept override {
     for (std::size_t r = begin; r < end; ++r) {
-      if (!normalize(context.kernels, context.arena.row(op_.in, r),
+      if (!normalize(context.kernels, context.arena.row(op_.in, r), first, first + count,
                      context.arena.row(op_.out, r))) {
         context.mark(r, op_.in);
       }
@@ -99,12 +104,13 @@ class NormExecutor final : public RowExecutor {
   }
 
  private:
-  /// False if the row holds anything that is not finite: then, and only then, is the f64 sum of
-  /// squares of f32 elements not finite.
-  bool normalize(const KernelTable& kernels, const float* x, float* out) const noexcept {
+  /// The groups in [begin, end) of a row. False if they hold anything that is not finite: then, and
+  /// only then, is the f64 sum of squares of f32 elements not finite.
+  bool normalize(const KernelTable& kernels, const float* x, std::size_t begin, std::size_t end,
+                 float* out) const noexcept {
     bool finite = true;
     const double n = static_cast<double>(group_);
-    for (std::size_t at = 0; at < op_.in.width; at += group_) {
+    for (std::size_t at = begin; at < end; at += group_) {
       const float* const in = x + at;
       const double centre =
           op_.spec.kind == algorithm::NormKind::kLayer ? kernels.sum(in, group_) / n : 0.0;
@@ -141,20 +147,26 @@ class RotateExecutor final : public RowExecutor {
     job_.step = split ? 1 : 2;
     job_.distance = split ? job_.pairs : 1;
     job_.inverse = op.inverse;
+    whole_ = spec.rotary_dim == op.head_dim;
     offset_ =
         spec.placement == algorithm::RopePlacement::kSuffix ? op.head_dim - spec.rotary_dim : 0;
     LEMMA_CHECK(op.in.width % op.head_dim == 0 && spec.rotary_dim <= op.head_dim);
   }
 
   void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
+    run_columns(context, begin, end, 0, op_.in.width);
+  }
+  std::size_t column_unit() const noexcept override { return op_.head_dim; }
+  void run_columns(Context& context, std::size_t begin, std::size_t end, std::size_t first,
+                   std::size_t count) noexcept override {
     for (std::size_t r = begin; r < end; ++r) {
       const float* const in = context.arena.row(op_.in, r);
       float* const out = context.arena.row(op_.out, r);
-      std::memcpy(out, in, op_.in.width * sizeof(float));
+      if (!whole_) std::memcpy(out + first, in + first, count * sizeof(float));
       RotateJob job = job_;
       job.cos = context.cos(op_.rope, r).data();
       job.sin = context.sin(op_.rope, r).data();
-      for (std::size_t head = offset_; head < op_.in.width; head += op_.head_dim) {
+      for (std::size_t head = first + offset_; head < first + count; head += op_.head_dim) {
         job.x = in + head;
         job.out = out + head;
         context.kernels.rotate(job);
@@ -166,21 +178,33 @@ class RotateExecutor final : public RowExecutor {
   backend::Rotate op_;
   RotateJob job_;
   std::size_t offset_ = 0;  ///< of the rotary part in a head
+  bool whole_ = false;      ///< a head is its rotary part: every element is written
 };
 
 class StoreExecutor final : public RowExecutor {
  public:
-  explicit StoreExecutor(const backend::Store& op) : op_(op) {}
+  StoreExecutor(const backend::Store& op, const Context& context)
+      : op_(op), place_(context.state.layout().slots()[static_cast<std::size_t>(op.slot)]) {}
 
   void run_rows(Context& context, std::size_t begin, std::size_t end) noexcept override {
-    const state::SlotPlace& place =
-        context.state.layout().slots()[static_cast<std::size_t>(op_.slot)];
+    run_columns(context, begin, end, 0, op_.in.width);
+  }
+  /// Formats without scales have their elements side by side.
+  std::size_t column_unit() const noexcept override {
+    using algorithm::RowFormat;
+    const RowFormat format = place_.format;
+    return format == RowFormat::kF32 || format == RowFormat::kF16 || format == RowFormat::kBF16 ? 1
+                                                                                                : 0;
+  }
+  void run_columns(Context& context, std::size_t begin, std::size_t end, std::size_t first,
+                   std::size_t count) noexcept override {
+    const std::size_t at = first * (place_.format == algorithm::RowFormat::kF32 ? 4 : 2);
     for (std::size_t r = begin; r < end; ++r) {
       std::byte* const row =
           context.state.row(op_.slot, *context.segment_of(r).sequence, context.position_of(r));
-      if (!algorithm::encode_row(place.format, place.slot.group,
-                                 {context.arena.row(op_.in, r), op_.in.width}, row,
-                                 place.slot.tail)) {
+      if (!algorithm::encode_row(place_.format, place_.slot.group,
+                                 {context.arena.row(op_.in, r) + first, count}, row + at,
+                                 place_.slot.tail)) {
         context.mark(r, op_.in);
       }
     }
@@ -188,6 +212,7 @@ class StoreExecutor final : public RowExecutor {
 
  private:
   backend::Store op_;
+  state::SlotPlace place_;
 };
 
 class GateExecutor final : public RowExecutor {
@@ -287,8 +312,8 @@ std::unique_ptr<Executor> plan(const backend::Norm& op, const Context& context) 
 std::unique_ptr<Executor> plan(const backend::Rotate& op, const Context& context) {
   return std::make_unique<RotateExecutor>(op, context);
 }
-std::unique_ptr<Executor> plan(const backend::Store& op, const Context&) {
-  return std::make_unique<StoreExecutor>(op);
+std::unique_ptr<Executor> plan(const backend::Store& op, const Context& context) {
+  return std::make_unique<StoreExecutor>(op, context);
 }
 std::unique_ptr<Executor> plan(const backend::Gate& op, const Context& context) {
   return std::make_unique<GateExecutor>(op, context);
