@@ -62,10 +62,17 @@ struct EngineOptions {
   std::uint32_t max_sequences = 8;   ///< sequences that are stepped at the same time
   std::uint32_t step_rows = 512;     ///< rows of one step at most; a longer prompt takes several
   std::optional<Steering> steering;  ///< of all sequences
+  /// Whether weights are copied to the kernels' own layout when they are loaded. Without, a model
+  /// starts at once from the file's: the same bits, each step somewhat slower. (Cpu backend.)
+  bool repack = true;
+  /// Bytes that weights and state may take: matrices of experts that would not fit stay as the file
+  /// has them, and only the pages of chosen experts are read. 0: what the system has. (Cpu
+  /// backend.)
+  std::uint64_t memory = 0;
   /// Experts of a layer whose weights are read ahead by a guess at what will be chosen, while one
-  /// sequence is decoded; 0: none. For models larger than memory whose weights are used as they
-  /// lie in the file; never changes a result.
-  std::uint32_t prefetch_experts = 0;
+  /// sequence is decoded; 0: none. Absent: as many as are chosen, where experts stay in the file
+  /// for lack of memory and while at least half of the guesses are right. Never changes a result.
+  std::optional<std::uint32_t> prefetch_experts;
   TokenizerOptions tokenizer{};
   ProgressCallback progress;  ///< of loading; on the calling thread
 };
@@ -84,6 +91,9 @@ struct MemoryUse {
   std::uint64_t mapped = 0;   ///< mapped files
   std::uint64_t state_allocated = 0, state_used = 0;
   std::uint64_t scratch = 0;
+  std::uint64_t experts_in_file = 0;  ///< of them, experts that are used where they are mapped
+  /// Where experts are read ahead: choices that a guess went before, and how many it had named.
+  std::uint64_t experts_chosen = 0, experts_foreseen = 0;
 };
 
 struct Request {

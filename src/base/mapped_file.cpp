@@ -105,6 +105,25 @@ void prefetch(std::span<const std::byte> mapped) noexcept {
     ::madvise(reinterpret_cast<void*>(begin), mapped.size() + (address - begin), MADV_WILLNEED);
 }
 
+void expect_scattered_reads(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + mapped.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_RANDOM);
+}
+
+bool seems_cached(std::span<const std::byte> mapped) noexcept {
+  if (mapped.empty()) return true;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const std::size_t at : {std::size_t{0}, mapped.size() / 2, mapped.size() - 1}) {
+    const auto address = reinterpret_cast<std::uintptr_t>(mapped.data() + at) / page * page;
+    unsigned char held = 0;
+    if (::mincore(reinterpret_cast<void*>(address), 1, &held) != 0 || (held & 1) == 0) return false;
+  }
+  return true;
+}
+
 bool let_go(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty() || !mappings().hold(bytes)) return false;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -46,6 +46,12 @@ class MappedFile {
 
 /// The same for bytes of any mapping, whichever file they belong to.
 void prefetch(std::span<const std::byte> mapped) noexcept;
+/// Tells the system that few of these bytes will be read at a time, so that touching some reads
+/// none beside them; prefetch() then says which.
+void expect_scattered_reads(std::span<const std::byte> mapped) noexcept;
+/// Whether the system holds the first, the middle and the last page of mapped bytes: a guess
+/// whether it holds them all, at the price of looking.
+bool seems_cached(std::span<const std::byte> mapped) noexcept;
 /// Gives back the memory of whole pages of a mapped file that will not be read again soon: touching
 /// them reads the file again. Does nothing for bytes that no MappedFile holds, and returns whether
 /// one does.

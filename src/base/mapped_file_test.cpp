@@ -78,6 +78,17 @@ TEST_F(MappedFileTest, PrefetchesAnyRangeWithoutChangingBytes) {
   EXPECT_EQ(text_of(file), std::string(10000, 'q'));
 }
 
+TEST_F(MappedFileTest, TellsWhatIsCachedOfAnyRange) {
+  const MappedFile file = MappedFile::open(write("a", std::string(70'000, 'x')));
+  expect_scattered_reads(file.bytes());
+  expect_scattered_reads(file.bytes().subspan(5, 10));
+  for (const std::size_t at : {0, 5000, 69'999}) {
+    EXPECT_EQ(file.bytes()[at], std::byte{'x'});
+    EXPECT_TRUE(seems_cached(file.bytes().subspan(at, 1)));
+  }
+  EXPECT_TRUE(seems_cached({}));
+}
+
 TEST_F(MappedFileTest, LetsGoOfItsOwnPagesAloneAndReadsThemAgain) {
   const std::string text(100000, 'q');
   const auto file = MappedFile::open(write("file", text));

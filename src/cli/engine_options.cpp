@@ -12,6 +12,8 @@ EngineOptions engine_options(const ModelOptions& model, ProgressCallback progres
           .numerics = model.numerics,
           .context = model.context,
           .max_sequences = 1,
+          .repack = !model.no_repack,
+          .memory = model.memory,
           .tokenizer = {.pre_tokenizer = model.pre},
           .progress = std::move(progress)};
 }

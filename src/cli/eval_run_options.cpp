@@ -13,7 +13,9 @@ eval::ModelRunOptions model_run_options(const ModelOptions& model, ProgressCallb
           .numerics = model.numerics,
           .context = model.context,
           .progress = std::move(progress),
-          .tokenizer = {.pre_tokenizer = model.pre}};
+          .tokenizer = {.pre_tokenizer = model.pre},
+          .repack = !model.no_repack,
+          .memory = model.memory};
 }
 
 }  // namespace lemma::cli

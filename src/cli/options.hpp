@@ -30,6 +30,8 @@ struct ModelOptions {
   NumericsMode numerics = NumericsMode::kFast;
   std::uint32_t context = 0;  ///< 0: the model's own, at most 4096
   std::string pre{};          ///< the pre-tokenizer in place of the file's; empty: the file's
+  bool no_repack = false;     ///< weights stay in the file's layout
+  std::uint64_t memory = 0;   ///< bytes of weights and state; 0: what the system has
 };
 
 /// A text given as an argument; "-" stands for standard input, read to its end.
@@ -47,7 +49,7 @@ struct RunOptions {
   std::vector<std::string> stop{};
   bool parse_special = false;
   std::optional<Steering> steering{};
-  std::uint32_t prefetch_experts = 0;
+  std::optional<std::uint32_t> prefetch_experts{};
   std::optional<Constraint> constraint{};
 };
 

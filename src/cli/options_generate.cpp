@@ -126,9 +126,11 @@ CommandLine parse_run(Arguments arguments) {
   add_sampling(parser, options.sampling, options.seed);
   Steering steering;
   add_steering(parser, steering);
-  parser.number<std::uint32_t>("--prefetch-experts", options.prefetch_experts, {1, 65536}, "N",
-                               "experts of a layer to read from the file ahead of their use, by a "
-                               "guess at the router's choice (default: none)");
+  parser.number<std::uint32_t>(
+      "--prefetch-experts", options.prefetch_experts, {0, 65536}, "N",
+      "experts of a layer to read from the file ahead of their use, by a "
+      "guess at the router's choice (default: as many as it chooses, where "
+      "experts do not fit in memory and while half of the guesses are right)");
   ConstraintWords constraint;
   add_constraint(parser, constraint);
   parser.number<std::size_t>("--max-tokens", options.max_tokens,

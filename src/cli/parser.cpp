@@ -46,6 +46,18 @@ template std::int64_t parse_number(std::string_view, std::string_view, std::int6
 template std::uint64_t parse_number(std::string_view, std::string_view, std::uint64_t,
                                     std::uint64_t);
 
+std::uint64_t parse_bytes(std::string_view name, std::string_view text) {
+  constexpr std::pair<std::string_view, int> kUnits[] = {
+      {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+  for (const auto& [unit, shift] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const std::string_view number = text.substr(0, text.size() - unit.size());
+    return parse_number<std::uint64_t>(name, number, 1, kMost >> shift) << shift;
+  }
+  return parse_number<std::uint64_t>(name, text, 1, kMost);
+}
+
 std::vector<std::uint32_t> parse_numbers(std::string_view name, std::string_view list,
                                          std::uint32_t low, std::uint32_t high) {
   std::vector<std::uint32_t> numbers;
@@ -147,6 +159,15 @@ void Parser::machine(ModelOptions& options) {
                      {{"fast", NumericsMode::kFast}, {"strict", NumericsMode::kStrict}},
                      "fast: activations may be rounded to int8 for quantized weights; strict: they "
                      "stay f32 (default fast)");
+  flag("--no-repack", options.no_repack,
+       "start at once: weights stay in the file's layout and are turned into the kernels' as they "
+       "are used; the same results, each step somewhat slower");
+  option(
+      "--memory",
+      [&options](const std::string& text) { options.memory = parse_bytes("--memory", text); },
+      "SIZE",
+      "bytes, or a number with MiB or GiB, that weights and state may take; experts beyond it stay "
+      "in the file, and those that are chosen are read (default: what the system has)");
 }
 
 void Parser::loading(ModelOptions& options) {
@@ -175,10 +196,15 @@ void Parser::report_idle_machine_options(const ModelOptions& options) {
     report("--threads has no effect with --backend reference: it runs on one thread");
   if (given("--numerics") && options.numerics == NumericsMode::kFast)
     report("--numerics fast has no effect with --backend reference: it is always strict");
+  for (const char* option : {"--no-repack", "--memory"}) {
+    if (given(option))
+      report(fmt::format("{} has no effect with --backend reference: it packs nothing", option));
+  }
 }
 
 void Parser::report_idle_machine_options() {
-  for (const char* option : {"--backend", "--threads", "--kv", "--numerics"})
+  for (const char* option :
+       {"--backend", "--threads", "--kv", "--numerics", "--no-repack", "--memory"})
     if (given(option)) report(fmt::format("{} has no effect here: no model is run", option));
 }
 

@@ -35,6 +35,9 @@ inline constexpr std::uint32_t kMaxU32 = std::numeric_limits<std::uint32_t>::max
 template <typename T>
 T parse_number(std::string_view name, std::string_view text, T low, T high);
 
+/// "1073741824", "1024MiB", "1GiB": whole numbers, at least 1 byte and at most 2^60.
+std::uint64_t parse_bytes(std::string_view name, std::string_view text);
+
 /// "3,5,8" as numbers in [low, high].
 std::vector<std::uint32_t> parse_numbers(std::string_view name, std::string_view list,
                                          std::uint32_t low, std::uint32_t high);

@@ -93,6 +93,10 @@ void print_statistics(const Engine& engine, const RunOptions& options, const Eve
                       format_bytes(memory.mapped), format_bytes(memory.weights),
                       format_bytes(memory.state_used), format_bytes(memory.state_allocated),
                       format_bytes(memory.scratch));
+  if (memory.experts_in_file > 0)
+    text += fmt::format("experts  {} in the file; {} of {} choices foreseen\n",
+                        format_bytes(memory.experts_in_file), memory.experts_foreseen,
+                        memory.experts_chosen);
   text += fmt::format("backend  {}\n", engine.info().backend);
   if (options.sampling.temperature > 0.f) text += fmt::format("seed     {}\n", usage.seed);
   write_err(text);

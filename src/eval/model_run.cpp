@@ -41,7 +41,9 @@ ModelRun::ModelRun(const ModelRunOptions& options)
                                          .draft_file = options.draft_file,
                                          .drafts = options.drafts,
                                          .tokenizer = options.tokenizer,
-                                         .tokenizer_may_lack = options.tokenizer_may_lack})) {}
+                                         .tokenizer_may_lack = options.tokenizer_may_lack,
+                                         .repack = options.repack,
+                                         .memory = options.memory})) {}
 
 ModelRun::ModelRun(std::unique_ptr<runtime::LoadedModel> model, KvFormat kv)
     : model_(std::move(model)) {

@@ -26,6 +26,8 @@ struct ModelRunOptions {
   bool drafts = false;                 ///< make the draft blocks ready too
   TokenizerOptions tokenizer{};
   bool tokenizer_may_lack = false;  ///< see runtime::LoadOptions
+  bool repack = true;               ///< see EngineOptions
+  std::uint64_t memory = 0;         ///< see EngineOptions
 };
 
 algorithm::RowFormat row_format(KvFormat format);

@@ -6,7 +6,6 @@
 
 #include "base/raise.hpp"
 #include "runtime/engine_core.hpp"
-#include "runtime/expert_prefetch.hpp"
 #include "runtime/generation.hpp"
 #include "runtime/steering.hpp"
 #include "runtime/tokenizer_impl.hpp"
@@ -66,6 +65,18 @@ ModelFacts facts_of(const LoadedModel& model, const EngineOptions& options) {
           .constraints = std::make_shared<text::constraint::ProgramCache>(model.tokenizer())};
 }
 
+/// Reads experts ahead as asked, or where some stay in the file for lack of memory.
+std::unique_ptr<ExpertPrefetch> make_prefetch(const LoadedModel& model,
+                                              const EngineOptions& options) {
+  if (options.prefetch_experts) {
+    if (*options.prefetch_experts == 0) return nullptr;
+    return std::make_unique<ExpertPrefetch>(model, *options.prefetch_experts);
+  }
+  const auto chosen = model.experts_in_file() > 0 ? chosen_experts(model.program()) : std::nullopt;
+  if (!chosen) return nullptr;
+  return std::make_unique<ExpertPrefetch>(model, *chosen, ExpertPrefetch::Eagerness::kWhenRight);
+}
+
 /// The steering first, so that other observers see what the model goes on with.
 std::vector<backend::Observer*> observers_of(backend::Observer* steering,
                                              backend::Observer* prefetch,
@@ -85,9 +96,7 @@ EngineCore::EngineCore(std::unique_ptr<LoadedModel> loaded, const EngineOptions&
       steering(options.steering
                    ? std::make_unique<SteeringObserver>(*options.steering, model->program())
                    : nullptr),
-      prefetch(options.prefetch_experts > 0
-                   ? std::make_unique<ExpertPrefetch>(*model, options.prefetch_experts)
-                   : nullptr),
+      prefetch(make_prefetch(*model, options)),
       state(*model, {.format = row_format(options.kv),
                      .page_size = parts.page_size,
                      .sequences = options.max_sequences,
@@ -114,7 +123,10 @@ std::shared_ptr<Engine> EngineAccess::open(const std::filesystem::path& path,
                                         .numerics = options.numerics,
                                         .context = options.context,
                                         .progress = options.progress,
-                                        .tokenizer = options.tokenizer});
+                                        .tokenizer = options.tokenizer,
+                                        .repack = options.repack,
+                                        .memory = options.memory,
+                                        .sequences = options.max_sequences});
   auto core = with_path(
       path, [&] { return std::make_shared<EngineCore>(std::move(model), options, parts); });
   return std::shared_ptr<Engine>(new Engine(std::make_unique<Engine::Impl>(std::move(core))));
@@ -162,6 +174,11 @@ MemoryUse Engine::memory() const {
   use.state_allocated = core.store_bytes;
   use.state_used = core.loop.state_used();
   use.scratch = core.scratch_bytes;
+  use.experts_in_file = core.model->experts_in_file();
+  if (core.prefetch) {
+    use.experts_chosen = core.prefetch->chosen();
+    use.experts_foreseen = core.prefetch->foreseen();
+  }
   return use;
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lemma/engine.hpp"
+#include "runtime/expert_prefetch.hpp"
 #include "runtime/loaded_model.hpp"
 #include "runtime/model_facts.hpp"
 #include "runtime/step_loop.hpp"
@@ -31,7 +32,8 @@ struct EngineCore {
              const EngineParts& parts);
 
   const std::unique_ptr<LoadedModel> model;
-  const std::unique_ptr<backend::Observer> steering, prefetch;  ///< or null
+  const std::unique_ptr<backend::Observer> steering;  ///< or null
+  const std::unique_ptr<ExpertPrefetch> prefetch;     ///< or null
   StateSpace state;
   const std::shared_ptr<const ModelFacts> facts;
   const ModelInfo info;

@@ -46,15 +46,24 @@ algorithm::ExpertPredictorSpec spec_of(const Found& found, std::uint32_t most) {
 
 }  // namespace
 
-ExpertPrefetch::ExpertPrefetch(const LoadedModel& model, std::uint32_t most)
+std::optional<std::uint32_t> chosen_experts(const backend::Program& program) {
+  try {
+    return count(program).chosen;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+ExpertPrefetch::ExpertPrefetch(const LoadedModel& model, std::uint32_t most, Eagerness eagerness)
     : ExpertPrefetch(model, most, {},
                      [](std::span<const std::byte> bytes) { base::prefetch(bytes); }) {
-  if (model.backend().name() != "reference" && model.backend().weight_bytes() > 0)
-    base::log(
-        base::LogLevel::kWarning,
-        "experts are read ahead in the file; those that the {} backend has packed into memory "
-        "gain nothing by it",
-        model.backend().name());
+  eagerness_ = eagerness;
+  const bool idle = std::all_of(layers_.begin(), layers_.end(),
+                                [](const Layer& layer) { return layer.stacks.empty(); });
+  if (idle)
+    base::log(base::LogLevel::kWarning,
+              "no experts are read ahead: the {} backend has packed all of them into memory",
+              model.backend().name());
 }
 
 ExpertPrefetch::ExpertPrefetch(const LoadedModel& model, std::uint32_t most, Guess guess,
@@ -77,8 +86,11 @@ ExpertPrefetch::ExpertPrefetch(const LoadedModel& model, std::uint32_t most, Gue
     if (!op) continue;
     for (Layer& layer : layers_) {
       if (layer.ids != op->ids.id) continue;
-      for (const backend::WeightId id : {op->gate, op->up, op->down})
-        if (id != backend::kNoWeight) layer.stacks.push_back(recorded.matrices[std::size_t(id)]);
+      for (const backend::WeightId id : {op->gate, op->up, op->down}) {
+        if (id == backend::kNoWeight) continue;
+        const weights::Matrix& stack = recorded.matrices[std::size_t(id)];
+        if (model.reads_in_file(stack.name)) layer.stacks.push_back(stack);
+      }
     }
   }
   if (!guess_) guess_ = [this](std::uint32_t layer) { return predictor_.predict(layer); };
@@ -123,6 +135,8 @@ void ExpertPrefetch::decode(std::size_t index, std::span<const float> ids) {
   predictor_.observe(layers_[index].number, std::vector<std::uint32_t>(ids.begin(), ids.end()));
   if (index + 1 < layers_.size()) return fetch(layers_[index + 1]);
   predictor_.finish_token();
+  wanted_.store(statistics().wanted, std::memory_order_relaxed);
+  hits_.store(statistics().hits, std::memory_order_relaxed);
   predictor_.begin_token();  // the next token's first layer can be guessed already
   fetch(layers_[0]);
 }
@@ -140,7 +154,9 @@ void ExpertPrefetch::learn(std::size_t index, std::span<const float> ids, std::s
 }
 
 void ExpertPrefetch::fetch(const Layer& layer) {
-  for (const std::uint32_t expert : guess_(layer.number)) {
+  const std::vector<std::uint32_t> named = guess_(layer.number);
+  if (eagerness_ == Eagerness::kWhenRight && statistics().precision() < 0.5) return;
+  for (const std::uint32_t expert : named) {
     if (expert >= experts_) continue;
     for (const weights::Matrix& stack : layer.stacks) {
       const std::size_t bytes = stack.size_bytes() / experts_;

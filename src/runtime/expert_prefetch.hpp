@@ -4,12 +4,15 @@
 // about pages of the mapped file and touches no row: whatever it guesses, results are the same.
 //
 // A guess is made while one sequence is decoded. A prefill is learned from; in steps of several
-// sequences nothing is guessed, since most experts are needed anyway. Where a backend packs experts
-// into memory of its own the file is not read again and advice is in vain: the constructor says so.
+// sequences nothing is guessed, since most experts are needed anyway. Experts that a backend has
+// packed into memory of its own are passed over; where that is all of them, the constructor says
+// so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +23,10 @@
 
 namespace lemma::runtime {
 
+/// How many experts each layer of `program` chooses; none where that differs, or where there are no
+/// experts: what an ExpertPrefetch refuses.
+std::optional<std::uint32_t> chosen_experts(const backend::Program& program);
+
 class ExpertPrefetch final : public backend::Observer {
  public:
   /// Names experts of a layer; what is no expert of it is passed over.
@@ -27,9 +34,16 @@ class ExpertPrefetch final : public backend::Observer {
   /// Told of the bytes of one matrix of an expert that was named.
   using Fetch = std::function<void(std::span<const std::byte>)>;
 
+  /// When guesses are acted on. A wrong one costs a read that keeps others waiting.
+  enum class Eagerness : std::uint8_t {
+    kAlways,
+    kWhenRight,  ///< while at least half of the experts that were named so far were chosen
+  };
+
   /// At most `most` experts of a layer are named. Throws kUnsupported for a model without experts
   /// or with layers that route differently. `model` must outlive this.
-  ExpertPrefetch(const LoadedModel& model, std::uint32_t most);
+  ExpertPrefetch(const LoadedModel& model, std::uint32_t most,
+                 Eagerness eagerness = Eagerness::kAlways);
   /// The same with another guess (none: the predictor's) and another use of it.
   ExpertPrefetch(const LoadedModel& model, std::uint32_t most, Guess guess, Fetch fetch);
 
@@ -40,13 +54,17 @@ class ExpertPrefetch final : public backend::Observer {
   const algorithm::PredictorStatistics& statistics() const noexcept {
     return predictor_.statistics();
   }
+  /// Of the statistics `wanted` and `hits`, as of the last whole token; from any thread.
+  std::uint64_t chosen() const noexcept { return wanted_.load(std::memory_order_relaxed); }
+  std::uint64_t foreseen() const noexcept { return hits_.load(std::memory_order_relaxed); }
 
  private:
   struct Layer {
     std::uint32_t number = 0;
     std::int32_t ids = -1;  ///< tensor
     std::string site;
-    std::vector<weights::Matrix> stacks;  ///< gate, up and down, all experts one after the other
+    /// Of gate, up and down those that are read in the file; all experts one after the other.
+    std::vector<weights::Matrix> stacks;
   };
 
   void fetch(const Layer& layer);
@@ -58,9 +76,11 @@ class ExpertPrefetch final : public backend::Observer {
   algorithm::ExpertPredictor predictor_;
   Guess guess_;
   Fetch fetch_;
+  Eagerness eagerness_ = Eagerness::kAlways;
   std::size_t next_ = 0;                ///< layer that an open token comes to next
   bool open_ = false;                   ///< a token of the predictor is
   std::vector<std::uint32_t> prefill_;  ///< [layers so far][tokens][k]
+  std::atomic<std::uint64_t> wanted_{0}, hits_{0};
 };
 
 }  // namespace lemma::runtime

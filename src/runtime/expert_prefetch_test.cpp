@@ -33,7 +33,7 @@ std::vector<float> logits(LoadedModel& model, std::vector<backend::Observer*> ob
 
 TEST(ExpertPrefetch, ChangesNoResultWhateverItGuesses) {
   LEMMA_TEST_DATA_OR_SKIP(path, kModel);
-  const auto model = LoadedModel::open(path, {.threads = 1});
+  const auto model = LoadedModel::open(path, {.threads = 1, .repack = false});
   const std::vector<float> plain = logits(*model, {});
   std::mt19937 random(3);
   std::size_t guesses = 0;
@@ -60,7 +60,7 @@ TEST(ExpertPrefetch, ChangesNoResultWhateverItGuesses) {
 
 TEST(ExpertPrefetch, FetchesTheExpertsThatItNamesOfTheLayerThatComesNext) {
   LEMMA_TEST_DATA_OR_SKIP(path, kModel);
-  const auto model = LoadedModel::open(path, {.threads = 1});
+  const auto model = LoadedModel::open(path, {.threads = 1, .repack = false});
   std::vector<std::uint32_t> asked;
   std::vector<std::size_t> sizes;
   ExpertPrefetch prefetch(
@@ -77,6 +77,17 @@ TEST(ExpertPrefetch, FetchesTheExpertsThatItNamesOfTheLayerThatComesNext) {
   EXPECT_EQ(sizes.size(), 36U * 3) << "gate, up and down";
 }
 
+TEST(ExpertPrefetch, PassesOverExpertsThatArePacked) {
+  LEMMA_TEST_DATA_OR_SKIP(path, kModel);
+  const auto model = LoadedModel::open(path, {.threads = 1});
+  std::size_t fetched = 0;
+  ExpertPrefetch prefetch(
+      *model, 2, [](std::uint32_t) { return std::vector<std::uint32_t>{5}; },
+      [&](std::span<const std::byte>) { ++fetched; });
+  logits(*model, {&prefetch});
+  EXPECT_EQ(fetched, 0U);
+}
+
 TEST(ExpertPrefetch, NamesMoreThanChanceWouldOnARepeatedText) {
   LEMMA_TEST_DATA_OR_SKIP(path, kModel);
   const auto model = LoadedModel::open(path, {.threads = 1});
@@ -85,6 +96,17 @@ TEST(ExpertPrefetch, NamesMoreThanChanceWouldOnARepeatedText) {
   const algorithm::PredictorStatistics& statistics = prefetch.statistics();
   EXPECT_GT(statistics.evaluated, 30U);
   EXPECT_GT(statistics.recall(), 3.0 / 8);
+  EXPECT_EQ(prefetch.chosen(), statistics.wanted);
+  EXPECT_EQ(prefetch.foreseen(), statistics.hits);
+}
+
+TEST(ExpertPrefetch, JudgesGuessesAlsoWhereItActsOnlyOnRightOnes) {
+  LEMMA_TEST_DATA_OR_SKIP(path, kModel);
+  const auto model = LoadedModel::open(path, {.threads = 1, .repack = false});
+  const std::vector<float> plain = logits(*model, {});
+  ExpertPrefetch prefetch(*model, 3, ExpertPrefetch::Eagerness::kWhenRight);
+  EXPECT_EQ(logits(*model, {&prefetch}), plain);
+  EXPECT_GT(prefetch.statistics().evaluated, 30U);
 }
 
 TEST(ExpertPrefetch, RefusesAModelWithoutExperts) {

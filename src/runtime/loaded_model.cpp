@@ -12,6 +12,7 @@
 #include "model/arch/arch.hpp"
 #include "model/arch/draft_file.hpp"
 #include "model/decoder.hpp"
+#include "runtime/expert_memory.hpp"
 #include "runtime/tokenizer_impl.hpp"
 
 namespace lemma::runtime {
@@ -54,7 +55,8 @@ class ReportingBackend final : public backend::Backend {
   std::size_t taken_ = 0;
 };
 
-std::unique_ptr<backend::Backend> make_backend(const LoadOptions& options) {
+std::unique_ptr<backend::Backend> make_backend(const LoadOptions& options,
+                                               std::vector<std::string> in_file) {
   if (options.threads < 0) {
     base::raise(ErrorKind::kUsage, "threads: expected 0 (automatic) or more, found {}",
                 options.threads);
@@ -68,6 +70,8 @@ std::unique_ptr<backend::Backend> make_backend(const LoadOptions& options) {
   }
   cpu::CpuOptions cpu_options;
   cpu_options.threads = options.threads;
+  cpu_options.repack = options.repack;
+  cpu_options.mapped = std::move(in_file);
   cpu_options.numerics = options.numerics == NumericsMode::kStrict ? backend::Numerics::kStrict
                                                                    : backend::Numerics::kFast;
   return cpu::make_backend(cpu_options);
@@ -141,7 +145,13 @@ std::unique_ptr<LoadedModel> LoadedModel::assemble(
 
 /// Takes the plan's weights into a backend.
 void LoadedModel::bind(const LoadOptions& options) {
-  backend_ = make_backend(options);
+  packs_ = options.backend == BackendKind::kCpu && options.repack;
+  if (packs_) {
+    ExpertPlacement placement = place_experts(plan_, *checkpoint_, context_, options);
+    in_file_ = std::move(placement.in_file);
+    experts_in_file_ = placement.bytes;
+  }
+  backend_ = make_backend(options, in_file_);
   if (!options.progress) {
     record(*backend_, options.drafts);
     return;
@@ -150,6 +160,10 @@ void LoadedModel::bind(const LoadOptions& options) {
   ReportingBackend reporting(*backend_, checkpoint_->tensors().size(), options.progress);
   record(reporting, options.drafts);
   options.progress("weights", 1.0);
+}
+
+bool LoadedModel::reads_in_file(const std::string& tensor) const {
+  return !packs_ || std::binary_search(in_file_.begin(), in_file_.end(), tensor);
 }
 
 void LoadedModel::record(backend::Backend& backend, bool drafts) {

@@ -43,6 +43,9 @@ struct LoadOptions {
   TokenizerOptions tokenizer{};
   /// A checkpoint without a tokenizer loads all the same; tokenizer() is then null.
   bool tokenizer_may_lack = false;
+  bool repack = true;           ///< see EngineOptions
+  std::uint64_t memory = 0;     ///< see EngineOptions
+  std::uint32_t sequences = 1;  ///< whose states the memory has to hold too
 };
 
 class LoadedModel {
@@ -63,6 +66,10 @@ class LoadedModel {
   /// Null in an assembled model, and where LoadOptions allow it to lack.
   const std::shared_ptr<const text::Tokenizer>& tokenizer() const noexcept { return tokenizer_; }
   std::uint32_t context() const noexcept { return context_; }
+  /// Bytes of experts that stay in the file because they would not fit in memory.
+  std::uint64_t experts_in_file() const noexcept { return experts_in_file_; }
+  /// Whether the backend reads the tensor's bytes where they are mapped, step by step.
+  bool reads_in_file(const std::string& tensor) const;
   ModelInfo info() const;
 
  private:
@@ -76,6 +83,9 @@ class LoadedModel {
   backend::Program program_;
   std::vector<backend::Program> drafts_;
   std::uint32_t context_ = 0;
+  bool packs_ = false;
+  std::vector<std::string> in_file_;  ///< tensors that are not packed though others are, sorted
+  std::uint64_t experts_in_file_ = 0;
 };
 
 struct StateOptions {

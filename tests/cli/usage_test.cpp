@@ -73,6 +73,10 @@ TEST(Usage, RefusesValuesOutOfRange) {
                                                         {"--kv", "f8"},
                                                         {"--backend", "gpu"},
                                                         {"--numerics", "loose"},
+                                                        {"--memory", "0"},
+                                                        {"--memory", "GiB"},
+                                                        {"--memory", "3GB"},
+                                                        {"--memory", "2000000TiB"},
                                                         {"--temp", "1", "--temp", "2"}}) {
     Arguments arguments = {"run", "x.gguf"};
     arguments.insert(arguments.end(), option.begin(), option.end());
@@ -100,6 +104,8 @@ TEST(Usage, ReportsOptionsOfTheMachineThatChangeNothing) {
   for (const Arguments& arguments : std::vector<Arguments>{
            {"run", "/no/such/x.gguf", "--backend", "reference", "--threads", "2"},
            {"run", "/no/such/x.gguf", "--backend", "reference", "--numerics", "fast"},
+           {"run", "/no/such/x.gguf", "--backend", "reference", "--no-repack"},
+           {"tokenize", "/no/such/x.gguf", "a", "--memory", "4GiB"},
            {"tokenize", "/no/such/x.gguf", "a", "--backend", "cpu"},
            {"detokenize", "/no/such/x.gguf", "1", "--kv", "f32"}}) {
     const Outcome outcome = run_program(arguments);

@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/select.hpp"
 #include "backend/host_state.hpp"
 #include "base/check.hpp"
+#include "base/mapped_file.hpp"
 #include "base/raise.hpp"
 #include "base/topology.hpp"
 
@@ -47,18 +48,28 @@ class CpuBackend final : public backend::Backend {
       : isa_(choose(options)),
         kernels_(kernels(isa_)),
         numerics_(options.numerics),
+        repack_(options.repack),
+        mapped_(options.mapped),
         reason_(threads.reason),
         pool_(threads.count, threads.kept_to) {}
 
   std::string_view name() const noexcept override { return "cpu"; }
   std::string description() const override {
-    return fmt::format("cpu: {} kernels, {}{}", base::to_string(isa_), reason_,
-                       numerics_ == backend::Numerics::kStrict ? ", strict numerics" : "");
+    return fmt::format("cpu: {} kernels, {}{}{}", base::to_string(isa_), reason_,
+                       numerics_ == backend::Numerics::kStrict ? ", strict numerics" : "",
+                       repack_ ? "" : ", weights as in the file");
   }
 
   backend::WeightId add(weights::Matrix matrix, backend::WeightUse use) override {
-    weights_.push_back(make_weight(std::move(matrix), use, numerics_, pool_));
-    const Weight& weight = weights_.back();
+    const bool stays = std::binary_search(mapped_.begin(), mapped_.end(), matrix.name);
+    const bool pack = repack_ && !stays;
+    weights_.push_back(
+        make_weight(std::move(matrix), use, numerics_, pack ? &memory_ : nullptr, pool_));
+    Weight& weight = weights_.back();
+    if (stays && weight.mapped()) {
+      weight.scattered = true;
+      base::expect_scattered_reads({weight.matrix.bytes, weight.matrix.size_bytes()});
+    }
     bytes_ += weight.panels.size() + weight.vector.size() * sizeof(float);
     return static_cast<backend::WeightId>(weights_.size() - 1);
   }
@@ -81,8 +92,11 @@ class CpuBackend final : public backend::Backend {
   const base::Isa isa_;
   const KernelTable& kernels_;
   const backend::Numerics numerics_;
+  const bool repack_;
+  const std::vector<std::string> mapped_;
   const std::string reason_;
   base::ThreadPool pool_;
+  PanelMemory memory_;
   std::deque<Weight> weights_;
   std::size_t bytes_ = 0;
 };

@@ -101,14 +101,18 @@ class Grouping {
         run_offsets_(experts + 1),
         active_(experts) {}
 
-  /// Groups the rows of the context's step. Rows whose ids are no ids are marked and left out.
-  void make(Context& context, const backend::Experts& op) noexcept {
+  /// Groups rows [first, first + rows) of the context's step. Rows whose ids are no ids are marked
+  /// and left out.
+  void make(Context& context, const backend::Experts& op, std::size_t first,
+            std::size_t rows) noexcept {
     const std::size_t k = op.ids.width, experts = op.experts;
+    first_row_ = first;
+    row_count_ = rows;
     std::fill(offsets_.begin(), offsets_.end(), 0u);
-    for (std::size_t r = 0; r < context.rows(); ++r) {
+    for (std::size_t r = 0; r < rows; ++r) {
       std::uint32_t* const ids = ids_.data() + r * k;
-      if (!read_ids(context.arena.row(op.ids, r), k, experts, ids)) {
-        context.mark(r);
+      if (!read_ids(context.arena.row(op.ids, first + r), k, experts, ids)) {
+        context.mark(first + r);
         std::fill_n(ids, k, kNoExpert);
         continue;
       }
@@ -116,18 +120,20 @@ class Grouping {
     }
     std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
     // While it is filled, offsets_[e] runs from the begin of its group to its end.
-    for (std::size_t i = 0; i < context.rows() * k; ++i) {
+    for (std::size_t i = 0; i < rows * k; ++i) {
       if (ids_[i] == kNoExpert) continue;
       const std::uint32_t entry = offsets_[ids_[i]]++;
-      rows_[entry] = static_cast<std::uint32_t>(i / k);
+      rows_[entry] = static_cast<std::uint32_t>(first + i / k);
       ranks_[entry] = static_cast<std::uint32_t>(i % k);
-      weights_[entry] = context.arena.row(op.weights, i / k)[i % k];
+      weights_[entry] = context.arena.row(op.weights, first + i / k)[i % k];
     }
     for (std::size_t e = experts; e > 0; --e) offsets_[e] = offsets_[e - 1];
     offsets_[0] = 0;
     make_runs(context);
   }
 
+  std::size_t first_row() const noexcept { return first_row_; }
+  std::size_t row_count() const noexcept { return row_count_; }
   std::size_t entries() const noexcept { return offsets_.back(); }
   std::size_t begin(std::size_t expert) const noexcept { return offsets_[expert]; }
   std::size_t count(std::size_t expert) const noexcept {
@@ -177,14 +183,16 @@ class Grouping {
   std::vector<std::uint32_t> run_offsets_;  ///< [E + 1]
   std::vector<std::uint32_t> active_;
   std::size_t active_count_ = 0;
+  std::size_t first_row_ = 0, row_count_ = 0;
 };
 
 /// Memory of chosen experts, shared by the layers. An entry is a row with one of its experts.
-/// Shape: entries, D, F, and 1 for each form that is needed: int8 inputs, f32 inputs, int8 hidden
-/// rows.
+/// Shape: rows, chosen, D, F, and 1 for each form that is needed: int8 inputs, f32 inputs, int8
+/// hidden rows.
 struct ExpertsScratch {
-  ExpertsScratch(const Context& context, std::span<const std::size_t> shape) {
-    const std::size_t entries = shape[0];
+  ExpertsScratch(const Context& context, std::span<const std::size_t> all) {
+    const std::size_t entries = all[0] * all[1];
+    const std::span<const std::size_t> shape = all.subspan(1);
     if (shape[3] != 0) quantized_in = QuantizedBuffer(entries, shape[1]);
     if (shape[4] != 0) in = floats(entries * shape[1]);
     if (shape[5] != 0) {
@@ -193,7 +201,7 @@ struct ExpertsScratch {
       hidden = floats(entries * shape[2]);
     }
     threads.resize(static_cast<std::size_t>(context.pool.threads()));
-    for (auto& scratch : threads) scratch.resize(2 * context.max_rows * Linear::kChunk);
+    for (auto& scratch : threads) scratch.resize(2 * all[0] * Linear::kChunk);
   }
   static base::AlignedBuffer floats(std::size_t n) {
     return base::AlignedBuffer::uninitialized(n * sizeof(float));
@@ -207,10 +215,18 @@ struct ExpertsScratch {
   QuantizedBuffer quantized_in;      ///< [entries, D], if a product reads int8
   base::AlignedBuffer hidden;        ///< [entries, F], or
   QuantizedBuffer quantized_hidden;  ///< the same in int8
-  std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
+  std::vector<std::vector<float>> threads;  ///< [2, rows, 64] of each
 };
 
-/// Three phases of one region: gathering, the hidden rows, the sums.
+/// Rows that are worked on together, of `bytes` bytes of scratch each: as many as an expert's
+/// weights should be read for at a time, but no more than fill 32 MiB.
+std::size_t rows_together(std::size_t max_rows, std::size_t bytes) noexcept {
+  constexpr std::size_t kRoom = std::size_t{32} << 20, kFewest = 64;
+  return std::min(max_rows, std::max(kFewest, kRoom / bytes));
+}
+
+/// Three phases of one region: gathering, the hidden rows, the sums. Where the scratch of all rows
+/// of a step would be large, a region for each slice of them.
 class ExpertsExecutor final : public PhasedExecutor {
  public:
   ExpertsExecutor(const backend::Experts& op, const Context& context)
@@ -219,8 +235,7 @@ class ExpertsExecutor final : public PhasedExecutor {
         hidden_width_(op.spec.hidden),
         up_(context, op.up, op.up_bias),
         down_(context, op.down, op.down_bias),
-        gated_(op.gate != backend::kNoWeight),
-        groups_(context.max_rows, op.ids.width, op.experts) {
+        gated_(op.gate != backend::kNoWeight) {
     if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
     LEMMA_CHECK(op.in.width == width_ && op.out.width == width_ && up_.cols() == width_);
     LEMMA_CHECK(up_.outputs() == std::size_t{op.experts} * hidden_width_);
@@ -228,25 +243,31 @@ class ExpertsExecutor final : public PhasedExecutor {
     LEMMA_CHECK(down_.outputs() == std::size_t{op.experts} * width_);
     LEMMA_CHECK(down_.cols() == hidden_width_);
     LEMMA_CHECK(!op.hidden || op.hidden.width == op.ids.width * hidden_width_);
-    const std::size_t entries = std::size_t{context.max_rows} * op.ids.width;
     const bool all_int8 = up_.wants_int8() && (!gated_ || gate_.wants_int8());
     wants_int8_ = up_.wants_int8() || (gated_ && gate_.wants_int8());
+    const bool floats = !all_int8 || op.weigh_inputs;
+    const std::size_t bytes = width_ * ((wants_int8_ ? 2u : 0u) + (floats ? 4u : 0u)) +
+                              hidden_width_ * (down_.wants_int8() ? 2u : 4u);
+    slice_ = rows_together(context.max_rows, op.ids.width * bytes);
+    groups_ = Grouping(slice_, op.ids.width, op.experts);
     const auto flag = [](bool set) { return std::size_t{set ? 1u : 0u}; };
-    scratch_ = &context.shared<ExpertsScratch>({entries, width_, hidden_width_, flag(wants_int8_),
-                                                flag(!all_int8 || op.weigh_inputs),
+    scratch_ = &context.shared<ExpertsScratch>({slice_, op.ids.width, width_, hidden_width_,
+                                                flag(wants_int8_), flag(floats),
                                                 flag(down_.wants_int8())});
   }
 
   std::size_t begin(Context& context, Phases& phases) noexcept override {
-    groups_.make(context, op_);
     rounded_ = {};
     if (wants_int8_ && !op_.weigh_inputs) rounded_ = context.quantized(op_.in);
-    const std::size_t entries = groups_.entries(), product = hidden_width_ * width_;
-    const auto chunks = [](std::size_t n) { return (n + Linear::kChunk - 1) / Linear::kChunk; };
-    phases[0] = {entries, entries * width_};
-    phases[1] = {groups_.active().size() * chunks(hidden_width_), 2 * entries * product};
-    phases[2] = {chunks(width_), entries * product};
-    return 3;
+    std::size_t first = 0;
+    for (; context.rows() - first > slice_; first += slice_) {
+      Phases own;
+      const std::size_t count = begin_slice(context, first, slice_, own);
+      context.each({own.data(), count}, [&](std::size_t phase, std::size_t item, int thread) {
+        run_item(context, phase, item, thread);
+      });
+    }
+    return begin_slice(context, first, context.rows() - first, phases);
   }
 
   void run_item(Context& context, std::size_t phase, std::size_t item,
@@ -271,6 +292,27 @@ class ExpertsExecutor final : public PhasedExecutor {
   bool takes_floats() const noexcept { return !scratch_->in.empty(); }
   float* in() noexcept { return reinterpret_cast<float*>(scratch_->in.data()); }
   float* hidden() noexcept { return reinterpret_cast<float*>(scratch_->hidden.data()); }
+
+  std::size_t begin_slice(Context& context, std::size_t first, std::size_t rows,
+                          Phases& phases) noexcept {
+    groups_.make(context, op_, first, rows);
+    expect_weights();
+    const std::size_t entries = groups_.entries(), product = hidden_width_ * width_;
+    const auto chunks = [](std::size_t n) { return (n + Linear::kChunk - 1) / Linear::kChunk; };
+    phases[0] = {entries, entries * width_};
+    phases[1] = {groups_.active().size() * chunks(hidden_width_), 2 * entries * product};
+    phases[2] = {chunks(width_), entries * product};
+    return 3;
+  }
+
+  /// The chosen experts' weights will be read, some of them perhaps from the file.
+  void expect_weights() const noexcept {
+    for (const std::size_t expert : groups_.active()) {
+      if (gated_) gate_.expect(expert * hidden_width_, hidden_width_);
+      up_.expect(expert * hidden_width_, hidden_width_);
+      down_.expect(expert * width_, width_);
+    }
+  }
 
   /// The input of an entry, weighed if the model says so, in the forms that the products read.
   void gather(Context& context, std::size_t entry) noexcept {
@@ -333,8 +375,8 @@ class ExpertsExecutor final : public PhasedExecutor {
   void combine(Context& context, std::size_t chunk, float* scratch) noexcept {
     const std::size_t first = chunk * Linear::kChunk;
     const std::size_t count = std::min(Linear::kChunk, width_ - first);
-    for (std::size_t r = 0; r < context.rows(); ++r) {
-      std::fill_n(context.arena.row(op_.out, r) + first, count, 0.f);
+    for (std::size_t r = 0; r < groups_.row_count(); ++r) {
+      std::fill_n(context.arena.row(op_.out, groups_.first_row() + r) + first, count, 0.f);
     }
     for (const std::size_t expert : groups_.active()) {
       const std::size_t begin = groups_.begin(expert);
@@ -357,7 +399,8 @@ class ExpertsExecutor final : public PhasedExecutor {
   std::size_t width_, hidden_width_;  ///< of one expert
   Linear gate_, up_, down_;           ///< stacks
   bool gated_, wants_int8_ = false;
-  Grouping groups_;
+  std::size_t slice_ = 0;  ///< rows that are worked on together
+  Grouping groups_;        ///< of the running slice
   ExpertsScratch* scratch_;
   QuantizedRows rounded_;  ///< the running step's rows, if a product reads them in int8
 };

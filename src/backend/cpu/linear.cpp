@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "algorithm/linear.hpp"
+#include "backend/cpu/packing.hpp"
 #include "base/check.hpp"
+#include "base/mapped_file.hpp"
 
 namespace lemma::cpu {
 namespace {
@@ -29,6 +31,23 @@ void decode_panel(const weights::Matrix& matrix, std::size_t row, std::size_t fi
   }
 }
 
+/// Panels that are packed side by side, of `bytes` each: an even number, since kernels for many
+/// rows take two at a time, and as many as stay in the second cache beside the rows.
+std::size_t panels_at_once(std::size_t bytes) noexcept {
+  constexpr std::size_t kRoom = std::size_t{256} << 10;
+  return bytes * 4 <= kRoom ? 4 : 2;
+}
+
+/// The piece that every mapped weight of the backend can use.
+std::size_t largest_piece(const Context& context) noexcept {
+  std::size_t largest = 0;
+  for (const Weight& weight : context.weights) {
+    if (!weight.mapped()) continue;
+    largest = std::max(largest, panels_at_once(weight.panel_bytes) * weight.panel_bytes);
+  }
+  return largest;
+}
+
 void append_once(std::string& list, std::string_view item) {
   if (list.find(item) != std::string::npos) return;
   if (!list.empty()) list += ", ";
@@ -36,6 +55,30 @@ void append_once(std::string& list, std::string_view item) {
 }
 
 }  // namespace
+
+PanelScratch::PanelScratch(const Context& context, std::span<const std::size_t> shape)
+    : memory_(base::AlignedBuffer::uninitialized(static_cast<std::size_t>(context.pool.threads()) *
+                                                 shape[0])),
+      flags_(static_cast<std::size_t>(context.pool.threads())),
+      piece_(shape[0]) {}
+
+/// A thread looks first at the piece that it had last, whose lines are in its cache.
+PanelScratch::Lease::Lease(PanelScratch& scratch) noexcept {
+  static thread_local std::size_t last = 0;
+  for (std::size_t i = last % scratch.flags_.size();; i = (i + 1) % scratch.flags_.size()) {
+    std::atomic<bool>& taken = scratch.flags_[i].taken;
+    if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire))
+      continue;
+    last = i;
+    taken_ = &taken;
+    data_ = scratch.memory_.data() + i * scratch.piece_;
+    return;
+  }
+}
+
+PanelScratch::Lease::~Lease() {
+  taken_->store(false, std::memory_order_release);
+}
 
 std::string implementations(std::initializer_list<const Linear*> linears) {
   std::string names;
@@ -58,10 +101,18 @@ Linear::Linear(const Context& context, backend::WeightId weight, backend::Weight
     : weight_(&context.weight(weight)), bias_(context.vector(bias)), clamp_(clamp) {
   LEMMA_CHECK(weight_->product != Product::kNone);
   LEMMA_CHECK(bias_.empty() || bias_.size() == outputs());
+  if (weight_->mapped()) scratch_ = &context.shared<PanelScratch>({largest_piece(context)});
 }
 
 std::size_t Linear::chunk_outputs(std::size_t chunk) const noexcept {
   return std::min(kChunk, outputs() - chunk * kChunk);
+}
+
+void Linear::expect(std::size_t first, std::size_t count) const noexcept {
+  if (!weight_->scattered) return;
+  const std::span<const std::byte> rows(weight_->matrix.row(first),
+                                        count * weight_->matrix.row_bytes());
+  if (!base::seems_cached(rows)) base::prefetch(rows);
 }
 
 void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
@@ -71,17 +122,20 @@ void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t
 
 void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t first,
                  std::size_t count, float* out, std::size_t out_stride) const noexcept {
-  for (const ClassRun& run : in.runs) {
-    float* const to = out + run.first * out_stride;
-    if (weight_->product == Product::kDecoded) {
-      multiply_decoded(kernels, in, run, first, count, to, out_stride);
-    } else if (first % kPanelRows == 0) {
-      multiply(kernels, in, run, first, count, to, out_stride);
-    } else {
-      multiply_unaligned(kernels, in, run, first, count, to, out_stride);
+  if (weight_->product == Product::kDecoded) {
+    for (const ClassRun& run : in.runs) {
+      multiply_decoded(kernels, in, run, first, count, out + run.first * out_stride, out_stride);
     }
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      float* const row = to + r * out_stride;
+  } else if (weight_->mapped()) {
+    multiply_mapped(kernels, in, first, count, out, out_stride);
+  } else {
+    const std::size_t panel = first / kPanelRows;
+    multiply_panels(kernels, in, weight_->panels.data() + panel * weight_->panel_bytes,
+                    first - panel * kPanelRows, count, out, out_stride);
+  }
+  for (const ClassRun& run : in.runs) {
+    for (std::size_t r = run.first; r < run.first + run.rows; ++r) {
+      float* const row = out + r * out_stride;
       if (!bias_.empty()) {
         for (std::size_t o = 0; o < count; ++o) row[o] += bias_[first + o];
       }
@@ -92,11 +146,41 @@ void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t
   }
 }
 
+/// Packs a few panels at a time and multiplies them with all rows.
+void Linear::multiply_mapped(const KernelTable& kernels, const ProductInput& in, std::size_t first,
+                             std::size_t count, float* out, std::size_t out_stride) const noexcept {
+  const PanelScratch::Lease scratch(*scratch_);
+  const std::size_t bytes = weight_->panel_bytes, end = first + count;
+  const std::size_t some = panels_at_once(bytes) * kPanelRows;
+  for (std::size_t begin = first / kPanelRows * kPanelRows; begin < end; begin += some) {
+    const std::size_t last = std::min(begin + some, end);
+    for (std::size_t row = begin; row < last; row += kPanelRows) {
+      pack_panel(weight_->matrix, row, scratch.data() + (row - begin) / kPanelRows * bytes);
+    }
+    const std::size_t from = std::max(begin, first);
+    multiply_panels(kernels, in, scratch.data(), from - begin, last - from, out + (from - first),
+                    out_stride);
+  }
+}
+
+void Linear::multiply_panels(const KernelTable& kernels, const ProductInput& in,
+                             const std::byte* panels, std::size_t first, std::size_t count,
+                             float* out, std::size_t out_stride) const noexcept {
+  for (const ClassRun& run : in.runs) {
+    float* const to = out + run.first * out_stride;
+    if (first == 0) {
+      multiply(kernels, in, run, panels, count, to, out_stride);
+    } else {
+      multiply_unaligned(kernels, in, run, panels, first, count, to, out_stride);
+    }
+  }
+}
+
 void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                      std::size_t first, std::size_t count, float* out,
+                      const std::byte* panels, std::size_t count, float* out,
                       std::size_t out_stride) const noexcept {
   ProjectJob job;
-  job.panels = weight_->panels.data() + first / kPanelRows * weight_->panel_bytes;
+  job.panels = panels;
   job.panel_bytes = weight_->panel_bytes;
   job.outputs = count;
   job.cols = cols();
@@ -117,14 +201,14 @@ void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const 
 /// Computes whole panels for a few rows at a time and copies what was asked for. An output's bits
 /// do not depend on its place in a panel.
 void Linear::multiply_unaligned(const KernelTable& kernels, const ProductInput& in,
-                                const ClassRun& run, std::size_t first, std::size_t count,
-                                float* out, std::size_t out_stride) const noexcept {
+                                const ClassRun& run, const std::byte* panels, std::size_t lead,
+                                std::size_t count, float* out,
+                                std::size_t out_stride) const noexcept {
   constexpr std::size_t kRows = 8, kWidth = kChunk + kPanelRows;
   float wide[kRows * kWidth];
-  const std::size_t lead = first % kPanelRows;
   for (std::size_t r = 0; r < run.rows; r += kRows) {
     const ClassRun some{run.first + r, std::min(kRows, run.rows - r), run.token_class};
-    multiply(kernels, in, some, first - lead, lead + count, wide, kWidth);
+    multiply(kernels, in, some, panels, lead + count, wide, kWidth);
     for (std::size_t i = 0; i < some.rows; ++i) {
       std::copy_n(wide + i * kWidth + lead, count, out + (r + i) * out_stride);
     }

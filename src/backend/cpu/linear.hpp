@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear: one weight of a product, as an executor uses it: a range of its outputs for all rows,
 // with bias and clamp. Stateless apart from what it points at; ranges run on different threads.
+//
+// A weight that stays as the file has it is packed panel by panel right before the kernel reads it,
+// into memory of the running thread that stays in its cache: the kernels and the bits are those of
+// a packed weight.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <initializer_list>
 #include <span>
@@ -11,6 +16,36 @@
 #include "backend/cpu/context.hpp"
 
 namespace lemma::cpu {
+
+/// Memory for panels that are packed as they are used, one piece for each thread. Shape: bytes.
+class PanelScratch {
+ public:
+  PanelScratch(const Context& context, std::span<const std::size_t> shape);
+  std::size_t bytes() const noexcept { return memory_.size(); }
+  std::size_t piece() const noexcept { return piece_; }
+
+  /// A piece that nobody else has. At most as many threads as the pool's may hold one at a time.
+  class Lease {
+   public:
+    explicit Lease(PanelScratch& scratch) noexcept;
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    std::byte* data() const noexcept { return data_; }
+
+   private:
+    std::atomic<bool>* taken_;
+    std::byte* data_;
+  };
+
+ private:
+  struct alignas(64) Flag {
+    std::atomic<bool> taken{false};
+  };
+  base::AlignedBuffer memory_;
+  std::vector<Flag> flags_;
+  std::size_t piece_;
+};
 
 class Linear {
  public:
@@ -32,6 +67,9 @@ class Linear {
   std::size_t work(std::size_t rows) const noexcept { return rows * outputs() * cols(); }
   bool wants_int8() const noexcept { return weight_->product == Product::kInt8; }
 
+  /// Says that the weight's rows [first, first + count) will be read soon. Of use where they stay
+  /// in the file and others are not read.
+  void expect(std::size_t first, std::size_t count) const noexcept;
   /// The outputs [64 chunk, ...) of every row. `out` points at the chunk's first output of row 0.
   void run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
            std::size_t out_stride) const noexcept;
@@ -41,18 +79,25 @@ class Linear {
            float* out, std::size_t out_stride) const noexcept;
 
  private:
+  /// The outputs of all rows from panels that are there, `first` counted from the first of them.
+  void multiply_panels(const KernelTable& kernels, const ProductInput& in, const std::byte* panels,
+                       std::size_t first, std::size_t count, float* out,
+                       std::size_t out_stride) const noexcept;
   /// The outputs of one run of rows; `out` points at output `first` of the run's first row.
   void multiply(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                std::size_t first, std::size_t count, float* out,
+                const std::byte* panels, std::size_t count, float* out,
                 std::size_t out_stride) const noexcept;
   void multiply_unaligned(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
-                          std::size_t first, std::size_t count, float* out,
+                          const std::byte* panels, std::size_t lead, std::size_t count, float* out,
                           std::size_t out_stride) const noexcept;
+  void multiply_mapped(const KernelTable& kernels, const ProductInput& in, std::size_t first,
+                       std::size_t count, float* out, std::size_t out_stride) const noexcept;
   void multiply_decoded(const KernelTable& kernels, const ProductInput& in, const ClassRun& run,
                         std::size_t first, std::size_t count, float* out,
                         std::size_t out_stride) const noexcept;
 
   const Weight* weight_ = nullptr;
+  PanelScratch* scratch_ = nullptr;  ///< of a mapped weight
   std::span<const float> bias_;
   float clamp_ = 0.f;
 };
