@@ -147,10 +147,10 @@ struct IQ2_XSStrip : BlockStrip<weights::BlockIQ2_XS> {
     store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
     put_odd_scales(at(block).scales, 16, to.bytes);
     for (std::size_t j = 0; j < 8; ++j) {
-      const std::uint16_t* const q = at(block).qs + j * 4;
-      put_group(kPoints[q[0] & 511], kPoints[q[1] & 511], kPoints[q[2] & 511], kPoints[q[3] & 511],
-                join_bits(kSpreadSeven[q[0] >> 9], kSpreadSeven[q[1] >> 9], kSpreadSeven[q[2] >> 9],
-                          kSpreadSeven[q[3] >> 9]),
+      const auto q = [&](std::size_t k) { return std::uint32_t{at(block).qs[j * 4 + k]}; };
+      put_group(kPoints[q(0) & 511], kPoints[q(1) & 511], kPoints[q(2) & 511], kPoints[q(3) & 511],
+                join_bits(kSpreadSeven[q(0) >> 9], kSpreadSeven[q(1) >> 9], kSpreadSeven[q(2) >> 9],
+                          kSpreadSeven[q(3) >> 9]),
                 to.words + j * 3);
     }
   }

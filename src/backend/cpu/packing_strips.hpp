@@ -265,7 +265,7 @@ struct Q3_KStrip : BlockStrip<weights::BlockQ3_K> {
 struct Q8_KStrip : BlockStrip<weights::BlockQ8_K> {
   static constexpr Unit kUnit{.first = 1, .words = 64};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    std::memcpy(to.first, &at(block).d, 4);
+    store(to.first, float{at(block).d});
     std::memcpy(to.words, at(block).qs, 256);
   }
 };
