@@ -64,7 +64,7 @@ class Rounding {
 class ProjectExecutor final : public PhasedExecutor {
  public:
   ProjectExecutor(const backend::Project& op, const Context& context)
-      : op_(op), parts_(op.outputs.size()), rounding_(op.in, wants_int8(op, context)) {
+      : parts_(op.outputs.size()), rounding_(op.in, wants_int8(op, context)) {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const auto& output = op.outputs[i];
       const Linear& linear = parts_[i].linear =
@@ -167,7 +167,6 @@ class ProjectExecutor final : public PhasedExecutor {
     }
   }
 
-  backend::Project op_;
   std::vector<Part> parts_;
   Rounding rounding_;
   ProductInput in_;                               ///< of the running step
@@ -313,21 +312,31 @@ class MlpExecutor final : public PhasedExecutor {
     }
   }
 
-  /// The hidden elements of a chunk from its products [rows, 64] with up and gate.
+  /// The hidden elements of a chunk from its products [rows, 64] with up and gate, some rows at a
+  /// time, which stay in the first cache.
   void hide(Context& context, std::size_t chunk, float* up, const float* gate) noexcept {
-    const std::size_t first = chunk * Linear::kChunk, count = up_.chunk_outputs(chunk);
-    for (std::size_t r = 0; r < context.rows(); ++r) {
-      float* const own_up = up + r * Linear::kChunk;
-      const float* const g = gated_ ? gate + r * Linear::kChunk : own_up;
-      activate(context.kernels, op_.spec.activation, g, gated_ ? own_up : nullptr, count, own_up);
-      if (op_.hidden)
-        std::memcpy(context.arena.row(op_.hidden, r) + first, own_up, count * sizeof(float));
-      if (down_.wants_int8()) {
-        context.kernels.quantize(own_up, count, scratch_->quantized.rows(up_.outputs(), r, first));
-      } else {
-        std::memcpy(reinterpret_cast<float*>(scratch_->hidden.data()) + r * up_.outputs() + first,
-                    own_up, count * sizeof(float));
+    constexpr std::size_t kRows = 8;
+    for (std::size_t begin = 0; begin < context.rows(); begin += kRows) {
+      const std::size_t rows = std::min(kRows, context.rows() - begin);
+      float* const x = up + begin * Linear::kChunk;
+      // A last, narrower chunk has elements behind its own in each row, which nobody reads.
+      activate(context.kernels, op_.spec.activation, gated_ ? gate + begin * Linear::kChunk : x,
+               gated_ ? x : nullptr, (rows - 1) * Linear::kChunk + up_.chunk_outputs(chunk), x);
+      for (std::size_t r = 0; r < rows; ++r) {
+        keep(context, begin + r, chunk, x + r * Linear::kChunk);
       }
+    }
+  }
+
+  /// Puts hidden elements of a row where the down projection reads them.
+  void keep(Context& context, std::size_t r, std::size_t chunk, const float* x) noexcept {
+    const std::size_t first = chunk * Linear::kChunk, count = up_.chunk_outputs(chunk);
+    if (op_.hidden) std::memcpy(context.arena.row(op_.hidden, r) + first, x, count * sizeof(float));
+    if (down_.wants_int8()) {
+      context.kernels.quantize(x, count, scratch_->quantized.rows(up_.outputs(), r, first));
+    } else {
+      std::memcpy(reinterpret_cast<float*>(scratch_->hidden.data()) + r * up_.outputs() + first, x,
+                  count * sizeof(float));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/conformance_parts.hpp"
@@ -85,7 +86,7 @@ class Layers {
   }
 
   void experts() {
-    constexpr std::uint32_t kExperts = 16, kChosen = 4;
+    constexpr std::uint32_t kExperts = 8, kChosen = 2;
     const Tensor x = norm(stream_, 0);
     backend::Route route;
     route.spec = {.experts = kExperts, .chosen = kChosen};
@@ -192,6 +193,27 @@ TEST(Regions, OfARecurrentLayerAreAtMostSix) {
     layers.mlp();
   };
   for (const std::size_t regions : regions_of_a_layer(layer)) EXPECT_LE(regions, kMostRegions);
+}
+
+TEST(Regions, AreNamedForOperationsThatHaveNoneOfTheirOwn) {
+  Layers layers;
+  layers.attention();
+  layers.mlp();
+  const Outcome outcome = run_case(*make_backend({.threads = 2, .isa = base::Isa::kScalar}),
+                                   layers.finish(), {.schedule = chunks(1, {1})});
+  std::vector<std::string> ways;
+  for (const backend::Placement& placement : outcome.placements) {
+    const std::string& how = placement.implementation;
+    const std::size_t comma = how.rfind(", ");
+    ways.push_back(placement.operation + (comma == std::string::npos ? "" : how.substr(comma)));
+  }
+  const std::string rows = ", one pass over rows", head = ", on each head as it is made",
+                    behind = ", in the region before it";
+  EXPECT_EQ(ways,
+            (std::vector<std::string>{
+                "embed" + rows, "norm" + rows, "project", "norm" + head, "rotate" + head,
+                "norm" + head, "rotate" + head, "store" + head, "store" + head, "attend", "project",
+                "add" + behind, "norm" + behind, "mlp", "add" + behind, "norm" + behind, "head"}));
 }
 
 }  // namespace
