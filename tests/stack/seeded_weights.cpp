@@ -53,7 +53,7 @@ weights::WeightRef SeededWeights::table(const std::string& name, std::uint64_t r
     }
   std::vector<std::byte> bytes(entries.size() * sizeof(std::int32_t));
   std::memcpy(bytes.data(), entries.data(), bytes.size());
-  return add(name, {rows, chosen}, Format::kI32, std::move(bytes));
+  return stored(name, {rows, chosen}, Format::kI32, std::move(bytes));
 }
 
 const weights::TensorInfo* SeededWeights::find(std::string_view name) const noexcept {
@@ -71,11 +71,11 @@ weights::WeightRef SeededWeights::uniform(const std::string& name, std::vector<s
   const std::uint64_t rows = elements / shape.back();
   std::vector<std::byte> bytes(rows * weights::row_bytes(format, shape.back()));
   weights::traits(format).quantize(values, bytes.data());
-  return add(name, std::move(shape), format, std::move(bytes));
+  return stored(name, std::move(shape), format, std::move(bytes));
 }
 
-weights::WeightRef SeededWeights::add(const std::string& name, std::vector<std::uint64_t> shape,
-                                      Format format, std::vector<std::byte> bytes) {
+weights::WeightRef SeededWeights::stored(const std::string& name, std::vector<std::uint64_t> shape,
+                                         Format format, std::vector<std::byte> bytes) {
   bytes_.push_back(std::move(bytes));
   LEMMA_CHECK(index_.emplace(name, tensors_.size()).second);
   tensors_.push_back(

@@ -31,6 +31,9 @@ class SeededWeights final : public weights::Checkpoint {
   /// Rows of `chosen` distinct numbers below `bound`, as i32.
   weights::WeightRef table(const std::string& name, std::uint64_t rows, std::uint32_t chosen,
                            std::uint32_t bound);
+  /// A tensor whose bytes the caller has made.
+  weights::WeightRef stored(const std::string& name, std::vector<std::uint64_t> shape,
+                            weights::Format format, std::vector<std::byte> bytes);
 
   const weights::Metadata& metadata() const noexcept override { return metadata_; }
   const std::vector<weights::TensorInfo>& tensors() const noexcept override { return tensors_; }
@@ -38,8 +41,6 @@ class SeededWeights final : public weights::Checkpoint {
   const std::vector<std::filesystem::path>& files() const noexcept override { return files_; }
 
  private:
-  weights::WeightRef add(const std::string& name, std::vector<std::uint64_t> shape,
-                         weights::Format format, std::vector<std::byte> bytes);
   weights::WeightRef uniform(const std::string& name, std::vector<std::uint64_t> shape,
                              weights::Format format, float low, float high);
 

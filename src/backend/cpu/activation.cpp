@@ -21,9 +21,11 @@ void activate(const KernelTable& kernels, const algorithm::ActivationSpec& spec,
     case Activation::kSitu:
       return kernels.situ(gate, up, n, spec.beta, spec.linear_beta, out);
     case Activation::kGeluErf:
+      return kernels.gelu_erf(gate, up, n, out);
     case Activation::kRelu:
+      return kernels.relu(gate, up, n, out);
     case Activation::kReluSquared:
-      break;
+      return kernels.relu_squared(gate, up, n, out);
   }
   algorithm::activate(spec, {gate, n}, {up, up != nullptr ? n : 0}, {out, n});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent mixers, step by step. First the convolution and the norms of queries and keys, for all
-// rows side by side: what a row needs of the rows before it lies in the tensors or in the committed
-// history. Then each head of each sequence by itself: its rows one after the other through its
-// matrix, and every head's output normed and gated while it is at hand.
+// Recurrent mixers. First what a row needs of itself and of the few before it, which lie in the
+// tensors or in the committed history: convolution, norms of queries and keys, decays, for all rows
+// side by side. Then each head of each sequence by itself: its rows one after the other through its
+// matrix, a few at a time, and their outputs normed and gated while they are at hand.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +10,6 @@
 
 #include "algorithm/attention/gated_delta_net.hpp"
 #include "algorithm/attention/kda.hpp"
-#include "algorithm/ffn/dense_mlp.hpp"
 #include "backend/cpu/executor.hpp"
 #include "base/check.hpp"
 
@@ -41,11 +40,11 @@ Shape shape_of(const KdaSpec& spec) noexcept {
           spec.dim,   spec.normalize_keys, spec.l2_eps, spec.norm_eps};
 }
 
-float log_decay(const GatedDeltaNetSpec&, float rate, float raw, float bias) noexcept {
-  return algorithm::log_decay(rate, raw + bias);
+float lower_bound(const GatedDeltaNetSpec&) noexcept {
+  return 0.f;
 }
-float log_decay(const KdaSpec& spec, float rate, float raw, float bias) noexcept {
-  return algorithm::kda_log_decay(spec, rate, raw, bias);
+float lower_bound(const KdaSpec& spec) noexcept {
+  return spec.lower_bound;
 }
 
 std::size_t key_head(const GatedDeltaNetSpec& spec, std::size_t head) noexcept {
@@ -55,6 +54,10 @@ std::size_t key_head(const KdaSpec&, std::size_t head) noexcept {
   return head;
 }
 
+/// Rows that go through a head's matrix in one call: enough to begin and end it rarely, few enough
+/// for what they share to stay in the cache.
+constexpr std::size_t kRowsAtOnce = 16;
+
 template <typename Spec>
 class RecurExecutor final : public Executor {
  public:
@@ -62,24 +65,29 @@ class RecurExecutor final : public Executor {
       : op_(op),
         spec_(spec),
         shape_(shape_of(spec)),
-        rate_(context.vector(op.rate)),
         dt_bias_(context.vector(op.dt_bias)),
         norm_(context.vector(op.norm)) {
+    const std::span<const float> rate = context.vector(op.rate);
     LEMMA_CHECK(op.decay.width == shape_.heads * shape_.decays && op.beta.width == shape_.heads);
     LEMMA_CHECK(op.gate.width == shape_.values() && op.out.width == shape_.values());
-    LEMMA_CHECK(rate_.size() == shape_.heads && dt_bias_.size() == op.decay.width);
+    LEMMA_CHECK(rate.size() == shape_.heads && dt_bias_.size() == op.decay.width);
     LEMMA_CHECK(norm_.size() == shape_.value_dim && (op.history >= 0 || shape_.kernel == 1));
+    for (const float r : rate) rate_.insert(rate_.end(), shape_.decays, std::fabs(r));
+    ones_.assign(shape_.heads, 1.f);
     turn_taps(context);
-    const std::size_t rows = context.max_rows;
-    mixed_ = base::AlignedBuffer::uninitialized(rows * shape_.channels() * sizeof(float));
-    scratch_.resize(static_cast<std::size_t>(context.pool.threads()));
-    for (auto& scratch : scratch_) scratch.resize(shape_.decays + shape_.value_dim);
+    mixed_ = base::AlignedBuffer::uninitialized(context.max_rows * row_size() * sizeof(float));
+    taken_.resize(static_cast<std::size_t>(context.pool.threads()));
+    for (auto& rows : taken_) rows.resize(shape_.kernel);
+    scratch_.resize(taken_.size());
+    for (auto& scratch : scratch_) scratch.resize(kRowsAtOnce * (2 * shape_.key_dim + 1));
   }
 
   void run(Context& context) noexcept override {
     const std::size_t rows = context.rows();
     context.each(rows, rows * shape_.channels() * (shape_.kernel + 8),
-                 [&](std::size_t r, int) { mix_row(context, r); });
+                 [&](std::size_t r, int thread) {
+                   mix_row(context, r, taken_[static_cast<std::size_t>(thread)].data());
+                 });
     const std::span<const backend::Segment> segments = context.step().segments;
     context.each(segments.size() * shape_.heads, rows * shape_.values() * shape_.key_dim * 4,
                  [&](std::size_t item, int thread) {
@@ -117,100 +125,116 @@ class RecurExecutor final : public Executor {
     LEMMA_CHECK(channel == width);
   }
 
+  /// A row of `mixed_`: [channels][decays of all heads][betas].
+  std::size_t row_size() const noexcept {
+    return shape_.channels() + shape_.heads * (shape_.decays + 1);
+  }
   float* mixed(std::size_t row) noexcept {
-    return reinterpret_cast<float*>(mixed_.data()) + row * shape_.channels();
+    return reinterpret_cast<float*>(mixed_.data()) + row * row_size();
   }
 
-  /// One row through the convolution, SiLU, and the norms and scale of its queries and keys.
-  void mix_row(Context& context, std::size_t row) noexcept {
+  /// All of a row that does not need its heads' matrices. `taken` has room for C pointers.
+  void mix_row(Context& context, std::size_t row, const float** taken) noexcept {
+    const KernelTable& kernels = context.kernels;
+    float* const out = mixed(row);
+    float* const decays = out + shape_.channels();
+    convolve(context, row, taken, out);
+    const double root = std::sqrt(static_cast<double>(shape_.key_dim));
+    for (std::size_t h = 0; h < 2 * shape_.key_heads; ++h) {
+      scale_to_length(kernels, out + h * shape_.key_dim, h < shape_.key_heads ? root : 1.0);
+    }
+    kernels.decay(context.arena.row(op_.decay, row), dt_bias_.data(), rate_.data(),
+                  lower_bound(spec_), op_.decay.width, decays);
+    kernels.gate(ones_.data(), context.arena.row(op_.beta, row), shape_.heads,
+                 decays + op_.decay.width);
+  }
+
+  void convolve(Context& context, std::size_t row, const float** taken, float* out) noexcept {
     const backend::Segment& segment = context.segment_of(row);
     const std::size_t inside = row - segment.first_row, past = shape_.kernel - 1;
-    float* const out = mixed(row);
-    std::memset(out, 0, shape_.channels() * sizeof(float));
-    for (std::size_t tap = 0; tap < shape_.kernel; ++tap) {
-      const float* const weight = taps_.data() + tap * shape_.channels();
-      const std::size_t back = past - tap;
-      if (back <= inside) {
-        std::size_t begin = 0;
-        for (const backend::Tensor part : op_.channels) {
-          add_product(weight + begin, context.arena.row(part, row - back), part.width, out + begin);
-          begin += part.width;
+    std::span<const float> history;  // a new sequence's is empty: zeros
+    if (inside < past) history = context.state.block(op_.history, *segment.sequence);
+    ConvolveJob job;
+    job.rows = taken;
+    job.taps = shape_.kernel;
+    job.weight_stride = shape_.channels();
+    std::size_t begin = 0;
+    for (const backend::Tensor part : op_.channels) {
+      for (std::size_t tap = 0; tap < shape_.kernel; ++tap) {
+        const std::size_t back = past - tap;
+        if (back <= inside) {
+          taken[tap] = context.arena.row(part, row - back);
+        } else if (history.empty()) {
+          taken[tap] = nullptr;
+        } else {
+          taken[tap] = history.data() + (past + inside - back) * shape_.channels() + begin;
         }
-      } else {
-        const std::span<const float> history = context.state.block(op_.history, *segment.sequence);
-        // A new sequence has a history of zeros, which add nothing.
-        if (history.empty()) continue;
-        add_product(weight, history.data() + (past + inside - back) * shape_.channels(),
-                    shape_.channels(), out);
       }
-    }
-    context.kernels.silu(out, nullptr, shape_.channels(), out);
-    const float scale = 1.f / std::sqrt(static_cast<float>(shape_.key_dim));
-    for (std::size_t h = 0; h < 2 * shape_.key_heads; ++h) {
-      float* const head = out + h * shape_.key_dim;
-      if (shape_.normalize_keys) divide_by_length(context.kernels, head);
-      if (h >= shape_.key_heads) continue;
-      for (std::size_t i = 0; i < shape_.key_dim; ++i) head[i] *= scale;
+      job.weights = taps_.data() + begin;
+      job.channels = part.width;
+      job.out = out + begin;
+      context.kernels.convolve(job);
+      begin += part.width;
     }
   }
 
-  static void add_product(const float* weight, const float* x, std::size_t n, float* out) noexcept {
-    for (std::size_t i = 0; i < n; ++i) out[i] += weight[i] * x[i];
-  }
-
-  void divide_by_length(const KernelTable& kernels, float* head) const noexcept {
+  /// Gives a query or key length one, or leaves it as long as it is, and divides it by `root`.
+  void scale_to_length(const KernelTable& kernels, float* head, double root) const noexcept {
     const std::size_t n = shape_.key_dim;
-    const double squares = kernels.sum_of_squares(head, n, 0.0) + double{shape_.l2_eps};
-    const float length = static_cast<float>(std::sqrt(squares));
-    if (length != 0.f) kernels.normalize(head, n, 0.f, length, nullptr, nullptr, head);
+    if (shape_.normalize_keys) {
+      root *= std::sqrt(kernels.sum_of_squares(head, n, 0.0) + double{shape_.l2_eps});
+    }
+    const float length = static_cast<float>(root);
+    if (length != 0.f && length != 1.f) {
+      kernels.normalize(head, n, 0.f, length, nullptr, nullptr, head);
+    }
   }
 
-  /// A head's rows of one sequence. `scratch` holds [decays, d_v].
+  /// A head's rows of one sequence.
   void recur(Context& context, const backend::Segment& segment, std::size_t head,
              float* scratch) noexcept {
-    const std::size_t key_dim = shape_.key_dim, value_dim = shape_.value_dim;
-    const std::size_t size = key_dim * value_dim;
+    const std::size_t size = shape_.key_dim * shape_.value_dim;
+    const std::size_t own_key = key_head(spec_, head) * shape_.key_dim;
     DeltaJob job;
     job.matrix = context.state.next_block(op_.matrix, *segment.sequence).data() + head * size;
-    job.key_dim = key_dim;
-    job.value_dim = value_dim;
-    job.decay = scratch;
+    job.key_dim = shape_.key_dim;
+    job.value_dim = shape_.value_dim;
     job.decay_step = shape_.decays > 1 ? 1 : 0;
-    const std::size_t own_key = key_head(spec_, head) * key_dim;
-    for (std::size_t row = segment.first_row; row < segment.first_row + segment.rows; ++row) {
-      const float* const raw = context.arena.row(op_.decay, row) + head * shape_.decays;
-      const float* const bias = dt_bias_.data() + head * shape_.decays;
-      for (std::size_t c = 0; c < shape_.decays; ++c) {
-        scratch[c] = std::exp(log_decay(spec_, rate_[head], raw[c], bias[c]));
-      }
-      const float* const row_mixed = mixed(row);
-      job.query = row_mixed + own_key;
-      job.key = row_mixed + shape_.keys() + own_key;
-      job.value = row_mixed + 2 * shape_.keys() + head * value_dim;
-      job.beta = algorithm::sigmoid(context.arena.row(op_.beta, row)[head]);
-      job.out = scratch + shape_.decays;
-      context.kernels.delta_step(job);
-      finish(context, row, head, job.out);
+    job.stride = job.decay_stride = job.beta_stride = row_size();
+    job.out_stride = shape_.values();
+    job.scratch = scratch;
+    const std::size_t end = segment.first_row + segment.rows;
+    for (std::size_t row = segment.first_row; row < end; row += job.rows) {
+      job.rows = std::min(kRowsAtOnce, end - row);
+      const float* const taken = mixed(row);
+      job.query = taken + own_key;
+      job.key = taken + shape_.keys() + own_key;
+      job.value = taken + 2 * shape_.keys() + head * shape_.value_dim;
+      job.decay = taken + shape_.channels() + head * shape_.decays;
+      job.beta = taken + shape_.channels() + op_.decay.width + head;
+      job.out = context.arena.row(op_.out, row) + head * shape_.value_dim;
+      context.kernels.delta_rows(job);
+      for (std::size_t r = 0; r < job.rows; ++r) finish(context, row + r, head);
     }
   }
 
   /// Norms a head's output and gates it.
-  void finish(Context& context, std::size_t row, std::size_t head, float* read) const noexcept {
+  void finish(Context& context, std::size_t row, std::size_t head) const noexcept {
     const std::size_t n = shape_.value_dim;
     const float* const gate = context.arena.row(op_.gate, row) + head * n;
     float* const out = context.arena.row(op_.out, row) + head * n;
-    const double squares = context.kernels.sum_of_squares(read, n, 0.0);
+    const double squares = context.kernels.sum_of_squares(out, n, 0.0);
     const float root =
         static_cast<float>(std::sqrt(squares / static_cast<double>(n) + double{shape_.norm_eps}));
     if (root == 0.f) {  // eps 0 and an output of zeros
       std::fill_n(out, n, 0.f);
       return;
     }
-    context.kernels.normalize(read, n, 0.f, root, norm_.data(), nullptr, read);
+    context.kernels.normalize(out, n, 0.f, root, norm_.data(), nullptr, out);
     if constexpr (std::is_same_v<Spec, KdaSpec>) {
-      context.kernels.gate(read, gate, n, out);
+      context.kernels.gate(out, gate, n, out);
     } else {
-      context.kernels.silu(gate, read, n, out);
+      context.kernels.silu(gate, out, n, out);
     }
     if (!std::isfinite(context.kernels.sum_of_squares(out, n, 0.0))) context.mark(row);
   }
@@ -234,10 +258,13 @@ class RecurExecutor final : public Executor {
   backend::Recur op_;
   Spec spec_;
   Shape shape_;
-  std::span<const float> rate_, dt_bias_, norm_;
-  std::vector<float> taps_;                  ///< [C, channels]
-  base::AlignedBuffer mixed_;                ///< [max_rows, channels], behind the convolution
-  std::vector<std::vector<float>> scratch_;  ///< by thread
+  std::span<const float> dt_bias_, norm_;
+  std::vector<float> rate_;                       ///< one for each decay, without its sign
+  std::vector<float> ones_;                       ///< [H]
+  std::vector<float> taps_;                       ///< [C, channels]
+  base::AlignedBuffer mixed_;                     ///< [max_rows, row_size()]
+  std::vector<std::vector<const float*>> taken_;  ///< by thread: [C]
+  std::vector<std::vector<float>> scratch_;       ///< by thread: DeltaJob's
 };
 
 }  // namespace

@@ -112,18 +112,31 @@ struct RotateJob {
   bool inverse = false;
 };
 
-/// One token of the gated delta rule for one head: the matrix forgets, is corrected by beta times
-/// what it answers wrongly to the key, and is read by the query.
+/// Tokens of the gated delta rule for one head, in order: the matrix forgets, is corrected by beta
+/// times what it answers wrongly to the key, and is read by the query.
 struct DeltaJob {
   float* matrix = nullptr;  ///< [key_dim, value_dim]
-  std::size_t key_dim = 0, value_dim = 0;
-  const float* decay = nullptr;  ///< factors: [key_dim], or one for all where decay_step is 0
-  std::size_t decay_step = 0;
-  const float* query = nullptr;
+  std::size_t key_dim = 0, value_dim = 0, rows = 0;
+  const float* decay = nullptr;  ///< factors: key_dim a row, or one where decay_step is 0
+  std::size_t decay_step = 0, decay_stride = 0;
+  const float* query = nullptr;  ///< [rows, key_dim], like `key`; `value` is [rows, value_dim]
   const float* key = nullptr;
   const float* value = nullptr;
-  float beta = 0.f;
-  float* out = nullptr;  ///< [value_dim]
+  std::size_t stride = 0;  ///< of all three
+  const float* beta = nullptr;
+  std::size_t beta_stride = 0;
+  float* out = nullptr;  ///< [rows, value_dim]
+  std::size_t out_stride = 0;
+  float* scratch = nullptr;  ///< [rows, 2 key_dim + 1]
+};
+
+/// One row of a short convolution: out = silu(sum over taps, ascending, of weights[tap] *
+/// rows[tap]), channel by channel.
+struct ConvolveJob {
+  const float* const* rows = nullptr;  ///< [taps]; null: zeros
+  const float* weights = nullptr;      ///< [taps, weight_stride]
+  std::size_t taps = 0, weight_stride = 0, channels = 0;
+  float* out = nullptr;
 };
 
 struct KernelTable {
@@ -159,6 +172,11 @@ struct KernelTable {
   void (*silu)(const float* gate, const float* up, std::size_t n, float* out);  ///< up: or null
   void (*gelu_tanh)(const float* gate, const float* up, std::size_t n,
                     float* out);  ///< up: or null
+  void (*gelu_erf)(const float* gate, const float* up, std::size_t n,
+                   float* out);                                                 ///< up: or null
+  void (*relu)(const float* gate, const float* up, std::size_t n, float* out);  ///< up: or null
+  void (*relu_squared)(const float* gate, const float* up, std::size_t n,
+                       float* out);  ///< up: or null
   /// The gated activations of algorithm/ffn/dense_mlp.hpp that have parameters; `up` is given.
   void (*silu_limited)(const float* gate, const float* up, std::size_t n, float limit, bool after,
                        float* out);
@@ -174,7 +192,12 @@ struct KernelTable {
               float* out);
   float (*dot)(const float* a, const float* b, std::size_t n);
 
-  void (*delta_step)(const DeltaJob& job);
+  void (*delta_rows)(const DeltaJob& job);
+  void (*convolve)(const ConvolveJob& job);
+  /// The factors e^g of a recurrent mixer's forgetting, of x = raw + bias: g = -rate softplus(x),
+  /// or with a bound below 0 bound * sigmoid(rate x).
+  void (*decay)(const float* raw, const float* bias, const float* rate, float bound, std::size_t n,
+                float* out);
   /// out[c] = the mean of values[t][c] over t by the softmax of gates[t][c]: `values` and `gates`
   /// are pointers to `tokens` rows of `width` elements.
   void (*pool)(const float* const* values, const float* const* gates, std::size_t tokens,

@@ -6,6 +6,7 @@
 // row and for many. The class stays in the table because the two may differ (see docs/design.md).
 #pragma once
 
+#include "backend/cpu/kernels/activations.hpp"
 #include "backend/cpu/kernels/attention.hpp"
 #include "backend/cpu/kernels/kernels.hpp"
 #include "backend/cpu/kernels/product.hpp"
@@ -64,6 +65,9 @@ constexpr KernelTable make_table(const char* name) {
       .normalize = normalize<Simd>,
       .silu = silu<Simd>,
       .gelu_tanh = gelu_tanh<Simd>,
+      .gelu_erf = gelu_erf<Simd>,
+      .relu = relu<Simd, false>,
+      .relu_squared = relu<Simd, true>,
       .silu_limited = silu_limited<Simd>,
       .swiglu_oai = swiglu_oai<Simd>,
       .situ = situ<Simd>,
@@ -71,7 +75,9 @@ constexpr KernelTable make_table(const char* name) {
       .rotate = rotate<Simd>,
       .add = add<Simd>,
       .dot = dot<Simd>,
-      .delta_step = delta_step<Simd>,
+      .delta_rows = delta_rows<Simd>,
+      .convolve = convolve<Simd>,
+      .decay = decay<Simd>,
       .pool = pool<Simd>,
       .decode_f16 = decode_16<Simd, F16>,
       .decode_bf16 = decode_16<Simd, BF16>,
