@@ -36,7 +36,7 @@ def includes(text):
 def resolve(root, path, target):
     """The project file that `#include "target"` in `path` means, relative to root, or None."""
     for base in (Path(path).parent, Path("src"), Path("include"), Path("tests/main"),
-                 Path("tests/golden")):
+                 Path("tests/golden"), Path("tests/stack")):
         candidate = Path(os.path.normpath(base / target))
         if Path(root, candidate).is_file():
             return candidate
