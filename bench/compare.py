@@ -59,7 +59,8 @@ def rates(output):
             for part, v in value.items() if part in ("prefill", "decode")}
 
 
-def run_once(command):
+def run_once(command, read=rates):
+    """Runs a program: what `read` finds in its output, beside time, memory and the meters."""
     stolen, busy = processor_seconds()
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
@@ -75,7 +76,7 @@ def run_once(command):
     whole = seconds * os.cpu_count() / 100
     if process.returncode != 0:
         raise SystemExit(f"{shlex.join(command)} failed with {process.returncode}: {tail}")
-    return rates(output) | {
+    return read(output) | {
         "seconds": round(seconds, 2), "cpu": round(own, 2), "peak_mib": usage.ru_maxrss // 1024,
         "stolen": round((stolen_after - stolen) / whole, 1),
         "others": round(max(0.0, busy_after - busy - own) / whole, 1)}

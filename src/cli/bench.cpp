@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -74,47 +75,90 @@ double best(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-void measure(eval::ModelRun& run, std::span<const TokenId> prompt, std::uint32_t generate,
-             Rates& rates) {
-  using Clock = std::chrono::steady_clock;
-  const auto rate = [](std::size_t tokens, Clock::time_point from) {
-    return double(tokens) / std::chrono::duration<double>(Clock::now() - from).count();
-  };
-  state::Sequence sequence(run.space().pool());
-  runtime::StepRunner runner(run.model(), run.space());
+/// The sequences of a measurement and the step under way.
+class Measurement {
+ public:
+  Measurement(runtime::LoadedModel& model, runtime::StateSpace& space, std::size_t sequences)
+      : runner_(model, space), next_(sequences) {
+    for (std::size_t s = 0; s < sequences; ++s) sequences_.emplace_back(space.pool());
+  }
+
+  /// Enters `length` tokens of each sequence, steps filled with as many sequences as fit.
+  void enter(std::span<const TokenId> tokens, std::size_t length) {
+    for (std::size_t at = 0; at < tokens.size(); at += kStepRows) {
+      const std::size_t end = std::min<std::size_t>(tokens.size(), at + kStepRows);
+      begin_step();
+      for (std::size_t from = at; from < end;) {
+        const std::size_t s = from / length, to = std::min(end, (s + 1) * length);
+        add(s, tokens.subspan(from, to - from), state::TokenClass::kEntered,
+            to == (s + 1) * length);
+        from = to;
+      }
+      run_step();
+    }
+  }
+
+  /// The best next token of every sequence joins it.
+  void decode_round() {
+    const std::vector<TokenId> tokens = next_;
+    begin_step();
+    for (std::size_t s = 0; s < tokens.size(); ++s) {
+      add(s, {&tokens[s], 1}, state::TokenClass::kGenerated, true);
+    }
+    run_step();
+  }
+
+ private:
   using Part = runtime::StepPart;
-  const auto step = [&](std::span<const TokenId> tokens, state::TokenClass token_class,
-                        Part::Logits wanted) {
-    const Part part{&sequence, tokens, token_class, wanted};
-    runner.run({&part, 1});
-    runner.check(0);
+
+  void begin_step() {
+    parts_.clear();
+    owners_.clear();
+  }
+  void add(std::size_t sequence, std::span<const TokenId> tokens, state::TokenClass token_class,
+           bool logits) {
+    parts_.push_back({&sequences_[sequence], tokens, token_class,
+                      logits ? Part::Logits::kLast : Part::Logits::kNone});
+    owners_.push_back(sequence);
+  }
+  void run_step() {
+    runner_.run(parts_);
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      runner_.check(p);
+      if (parts_[p].logits == Part::Logits::kNone) continue;
+      const auto logits = runner_.logits(p, parts_[p].tokens.size() - 1);
+      next_[owners_[p]] =
+          static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    }
+  }
+
+  std::deque<state::Sequence> sequences_;
+  runtime::StepRunner runner_;
+  std::vector<TokenId> next_;
+  std::vector<Part> parts_;
+  std::vector<std::size_t> owners_;  ///< by part
+};
+
+void measure(eval::ModelRun& run, runtime::StateSpace& space, std::span<const TokenId> tokens,
+             const BenchOptions& options, Rates& rates) {
+  using Clock = std::chrono::steady_clock;
+  const auto rate = [](std::size_t count, Clock::time_point from) {
+    return double(count) / std::chrono::duration<double>(Clock::now() - from).count();
   };
-
+  Measurement measurement(run.model(), space, options.sequences);
   auto begun = Clock::now();
-  for (std::size_t at = 0; at < prompt.size(); at += kStepRows) {
-    const std::size_t rows = std::min<std::size_t>(kStepRows, prompt.size() - at);
-    const bool last = at + rows == prompt.size();
-    step(prompt.subspan(at, rows), state::TokenClass::kEntered,
-         last ? Part::Logits::kLast : Part::Logits::kNone);
-  }
-  rates.prefill.push_back(rate(prompt.size(), begun));
-  if (generate == 0) return;
-
-  std::size_t last_row = (prompt.size() - 1) % kStepRows;
+  measurement.enter(tokens, tokens.size() / options.sequences);
+  rates.prefill.push_back(rate(tokens.size(), begun));
+  if (options.generate == 0) return;
   begun = Clock::now();
-  for (std::uint32_t i = 0; i < generate; ++i) {
-    const auto logits = runner.logits(0, last_row);
-    const TokenId next =
-        static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    step({&next, 1}, state::TokenClass::kGenerated, Part::Logits::kLast);
-    last_row = 0;
-  }
-  rates.decode.push_back(rate(generate, begun));
+  for (std::uint32_t i = 0; i < options.generate; ++i) measurement.decode_round();
+  rates.decode.push_back(rate(std::size_t{options.generate} * options.sequences, begun));
 }
 
-/// Bytes that a decode round must read: every weight but the looked-up tables, and the state of a
-/// sequence of `length` positions.
-std::uint64_t bytes_per_token(eval::ModelRun& run, std::size_t length) {
+/// Bytes that a decode round must read for one token: the state of a sequence of `length` positions
+/// and its share of every weight but the looked-up tables.
+std::uint64_t bytes_per_token(eval::ModelRun& run, const state::Layout& layout, std::size_t length,
+                              std::uint32_t sequences) {
   const model::Plan& plan = run.model().plan();
   const weights::Checkpoint& checkpoint = run.model().checkpoint();
   std::uint64_t bytes = model::cost_of(plan, checkpoint, {}).weight_bytes;
@@ -124,7 +168,7 @@ std::uint64_t bytes_per_token(eval::ModelRun& run, std::size_t length) {
   };
   looked_up(plan.embedding.table);
   looked_up(plan.embedding.positions);
-  return bytes + run.space().layout().formula_bytes(length);
+  return bytes / sequences + layout.formula_bytes(length);
 }
 
 nlohmann::ordered_json rates_json(std::size_t tokens, const std::vector<double>& rates) {
@@ -134,13 +178,16 @@ nlohmann::ordered_json rates_json(std::size_t tokens, const std::vector<double>&
           {"tokens_per_second", rates}};
 }
 
-void print(eval::ModelRun& run, const BenchOptions& options, std::uint32_t prompt,
-           const Rates& rates, const std::optional<eval::CheckReport>& check) {
-  const std::uint64_t bytes = bytes_per_token(run, prompt + options.generate / 2);
+void print(eval::ModelRun& run, const state::Layout& layout, const BenchOptions& options,
+           std::uint32_t prompt, const Rates& rates,
+           const std::optional<eval::CheckReport>& check) {
+  const std::uint64_t bytes =
+      bytes_per_token(run, layout, prompt + options.generate / 2, options.sequences);
   const double gigabytes = double(bytes) * median(rates.decode) / 1e9;
   if (options.json) {
     nlohmann::ordered_json json;
     json["backend"] = run.model().backend().description();
+    json["sequences"] = options.sequences;
     json["prefill"] = rates_json(prompt, rates.prefill);
     json["decode"] = rates_json(options.generate, rates.decode);
     json["decode"]["bytes_per_token"] = bytes;
@@ -150,6 +197,7 @@ void print(eval::ModelRun& run, const BenchOptions& options, std::uint32_t promp
     return write_out(json.dump(2) + "\n");
   }
   std::string text = fmt::format("{}\n", run.model().backend().description());
+  if (options.sequences > 1) text += fmt::format("{} sequences together\n", options.sequences);
   text += fmt::format("prefill {:>6} tokens  median {:>10.1f} tokens/s  best {:>10.1f}\n", prompt,
                       median(rates.prefill), best(rates.prefill));
   if (options.generate > 0)
@@ -181,15 +229,18 @@ int bench(const BenchOptions& options) {
   std::optional<eval::CheckReport> check;
   if (options.check) check = compare_with_reference(run, options);
 
-  run.prepare({}, kStepRows, 1);
-  const auto tokens = some_tokens(prompt, run.model().plan().vocabulary);
+  runtime::StateOptions state = run.state_options({}, kStepRows, options.sequences);
+  state.sequences = options.sequences;
+  runtime::StateSpace space(run.model(), state);
+  const auto tokens =
+      some_tokens(std::size_t{prompt} * options.sequences, run.model().plan().vocabulary);
   Rates rates;
   for (std::uint32_t i = 0; i < options.repetitions; ++i) {
-    measure(run, tokens, options.generate, rates);
+    measure(run, space, tokens, options, rates);
     progress.update("measuring", double(i + 1) / options.repetitions);
   }
   progress.clear();
-  print(run, options, prompt, rates, check);
+  print(run, space.layout(), options, prompt, rates, check);
   return kDone;
 }
 

@@ -116,7 +116,7 @@ struct CheckOptions {
 struct BenchOptions {
   ModelOptions model{};
   std::optional<std::uint32_t> prompt;  ///< none: 512, or what the context leaves
-  std::uint32_t generate = 64, repetitions = 3;
+  std::uint32_t generate = 64, repetitions = 3, sequences = 1;
   bool check = true, json = false;
 };
 

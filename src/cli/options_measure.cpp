@@ -84,6 +84,8 @@ CommandLine parse_bench(Arguments arguments) {
                                "tokens of prefill (default 512, or what the context leaves)");
   parser.number<std::uint32_t>("--generate", options.generate, {0, kMaxU32 / 2}, "N",
                                "tokens to decode after it (default 64)");
+  parser.number<std::uint32_t>("--sequences", options.sequences, {1, 512}, "N",
+                               "sequences of so many tokens each, decoded together (default 1)");
   parser.number<std::uint32_t>("--reps", options.repetitions, {1, 10000}, "N",
                                "repetitions; median and best are printed (default 3)");
   parser.flag("--no-check", no_check, "do not compare with the reference");

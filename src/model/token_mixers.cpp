@@ -100,7 +100,7 @@ Tensor Recorder::mix(const Mla& mla, Input input) {
   attend.key_up_transposed = mla.key_up_transposed;
   attend.key_up = mla.key_up_transposed
                       ? bind(mla.key_up, heads * rank, spec.nope_dim, WeightUse::kMatrix)
-                      : bind(mla.key_up, heads * spec.nope_dim, rank, WeightUse::kMatrix);
+                      : bind(mla.key_up, heads * spec.nope_dim, rank, WeightUse::kTable);
   attend.value_up = bind(mla.value_up, heads * spec.value_dim, rank, WeightUse::kMatrix);
   attend.query = query;
   if (mla.indexer) layers_[layer_].selection = select_tokens(mla, x, query_latent);

@@ -82,7 +82,7 @@ class AttendCompressedExecutor final : public Executor {
     begin(context, row, rows, head, heads, scratch);
     const auto decoder = [&](backend::SlotId slot) {
       return [this, slot, &context, &segment, &scratch](std::uint32_t first, std::size_t count,
-                                                        std::size_t place) {
+                                                        std::size_t place, std::size_t) {
         context.decode_rows(slot, *segment.sequence, first, count, 0, dim_,
                             scratch.pieces.key(place), scratch.pieces.key_stride());
         return Pieces::InPlace{};

@@ -7,6 +7,8 @@
 //   absorbed [T, H, c + dr padded]: queries first; the mean latent then takes a query's place
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cmath>
 #include <vector>
 
 #include "algorithm/attention/gqa.hpp"
@@ -14,6 +16,7 @@
 #include "backend/cpu/linear.hpp"
 #include "backend/cpu/pieces.hpp"
 #include "base/check.hpp"
+#include "base/half.hpp"
 
 namespace lemma::cpu {
 namespace {
@@ -21,6 +24,7 @@ namespace {
 /// Heads that share a piece of decoded latents: enough to pay for decoding it, few enough for their
 /// sums to stay in the cache, and for one row's heads to be spread over threads.
 constexpr std::size_t kHeadGroup = 16;
+constexpr float kLargestF16 = 65504.f;
 
 class AttendLatentExecutor final : public Executor {
  public:
@@ -44,9 +48,10 @@ class AttendLatentExecutor final : public Executor {
     absorbed_ = base::AlignedBuffer::uninitialized(rows * heads_ * width_ * sizeof(float));
     if (key_up_ && key_up_.wants_int8()) quantized_ = QuantizedBuffer(rows, heads_ * nope_);
     if (value_up_.wants_int8()) quantized_mean_ = QuantizedBuffer(rows, heads_ * rank_);
+    if (!op.key_up_transposed && nope_ > 0) take_key_rows(context);
+    const bool decodes = !op.key_up_transposed && nope_ > 0 && key_rows_.first == nullptr;
     const std::size_t group = std::min(kHeadGroup, heads_);
     for (int t = 0; t < context.pool.threads(); ++t) {
-      const bool decodes = !op.key_up_transposed && nope_ > 0;
       scratch_.push_back({std::vector<float>(decodes ? nope_ * padded(rank_) : 0),
                           std::vector<std::uint32_t>(list_limit_),
                           Pieces(Context::kRowBlock * group, rank_ + spec.rope_dim, rank_, true)});
@@ -63,13 +68,14 @@ class AttendLatentExecutor final : public Executor {
   }
 
   std::string implementation() const override {
-    const std::string value = value_up_.weight().describe();
-    return "absorbed, " + (key_up_ ? implementations({&key_up_, &value_up_}) : value);
+    if (key_up_) return "absorbed, " + implementations({&key_up_, &value_up_});
+    const char* const key = !key_copy_.empty() ? ", key half as f16" : "";
+    return "absorbed, " + value_up_.weight().describe() + key;
   }
   std::string format() const override { return formats({&key_up_, &value_up_}); }
   std::size_t scratch_bytes() const noexcept override {
     const Scratch& s = scratch_.front();
-    return absorbed_.size() + quantized_.bytes() + quantized_mean_.bytes() +
+    return absorbed_.size() + key_copy_.size() + quantized_.bytes() + quantized_mean_.bytes() +
            scratch_.size() * (s.key_up.size() * sizeof(float) +
                               s.list.size() * sizeof(std::uint32_t) + s.pieces.bytes());
   }
@@ -120,18 +126,54 @@ class AttendLatentExecutor final : public Executor {
                 absorbed(0, head) + first, heads_ * width_);
   }
 
-  /// One head's query from a weight [H * dn, c], whose rows are the terms of the sum: decoded, they
-  /// are a panel as they lie.
-  void multiply_rows(Context& context, std::size_t head, float* panel) noexcept {
+  /// A key half [H * dn, c] in 16 bits, whose rows are the terms of a sum over dn: panels as they
+  /// lie, in the file where it has them like that. Of a quantized one a copy in f16 is made, whose
+  /// rounding is far below that of the int8 rows which the value half meets; where that meets none,
+  /// as in strict numerics, the key half stays as it is and is decoded for every step.
+  void take_key_rows(const Context& context) {
     const weights::Matrix& matrix = context.weight(op_.key_up).matrix;
-    const std::size_t stride = padded(rank_);
-    for (std::size_t d = 0; d < nope_; ++d) {
-      weights::traits(matrix.format)
-          .dequantize(matrix.row(head * nope_ + d), {panel + d * stride, rank_});
+    const bool bf16 = matrix.format == weights::Format::kBF16;
+    if ((bf16 || matrix.format == weights::Format::kF16) && rank_ % kPanelRows == 0) {
+      key_rows_ = {matrix.bytes, rank_, bf16 ? std::size_t{1} : std::size_t{0}};
+      return;
     }
+    if (!value_up_.wants_int8()) return;
+    const std::size_t stride = padded(rank_);
+    key_copy_ = base::AlignedBuffer::zeroed(heads_ * nope_ * stride * sizeof(std::uint16_t));
+    std::atomic<bool> fits = true;
+    context.pool.parallel_for(heads_ * nope_, nope_, [&](std::size_t begin, std::size_t end) {
+      std::vector<float> row(rank_);
+      for (std::size_t r = begin; r < end; ++r) {
+        weights::traits(matrix.format).dequantize(matrix.row(r), row);
+        std::uint16_t* const to = key_copy_.as<std::uint16_t>().data() + r * stride;
+        std::transform(row.begin(), row.end(), to, base::f32_to_f16);
+        for (const float x : row) {
+          if (!(std::fabs(x) <= kLargestF16)) fits = false;
+        }
+      }
+    });
+    if (!fits) {
+      key_copy_ = {};
+      return;
+    }
+    key_rows_ = {key_copy_.data(), stride, 0};
+  }
+
+  /// One head's query from a weight [H * dn, c].
+  void multiply_rows(Context& context, std::size_t head, float* panel) noexcept {
     ProductJob job;
-    job.panel = panel;
-    job.k_stride = stride;
+    if (key_rows_.first != nullptr) {
+      job.panel16 = key_rows_.first + head * nope_ * key_rows_.stride * sizeof(std::uint16_t);
+      job.k_stride = key_rows_.stride;
+    } else {
+      const weights::Matrix& matrix = context.weight(op_.key_up).matrix;
+      job.k_stride = padded(rank_);
+      for (std::size_t d = 0; d < nope_; ++d) {
+        weights::traits(matrix.format)
+            .dequantize(matrix.row(head * nope_ + d), {panel + d * job.k_stride, rank_});
+      }
+      job.panel = panel;
+    }
     job.panel_stride = kPanelRows;
     job.k = nope_;
     job.columns = rank_;
@@ -140,7 +182,11 @@ class AttendLatentExecutor final : public Executor {
     job.rows = context.rows();
     job.out = absorbed(0, head);
     job.out_stride = heads_ * width_;
-    context.kernels.product(job);
+    if (key_rows_.first != nullptr) {
+      context.kernels.product16[key_rows_.format](job);
+    } else {
+      context.kernels.product(job);
+    }
   }
 
   /// Puts the shared part and zeros behind the absorbed ones, and the temperature on all.
@@ -183,7 +229,7 @@ class AttendLatentExecutor final : public Executor {
 
   auto decoder(Context& context, const backend::Segment& segment, Pieces& pieces) const noexcept {
     return [this, &context, &segment, &pieces](std::uint32_t first, std::size_t count,
-                                               std::size_t place) {
+                                               std::size_t place, std::size_t) {
       float* const out = pieces.key(place);
       const std::size_t stride = pieces.key_stride(), rope = op_.spec.rope_dim;
       context.decode_rows(op_.latent, *segment.sequence, first, count, 0, rank_, out, stride);
@@ -269,6 +315,12 @@ class AttendLatentExecutor final : public Executor {
   std::size_t list_limit_;  ///< tokens of a list
   Linear key_up_;           ///< a transposed one
   Linear value_up_;
+  struct {
+    const std::byte* first = nullptr;  ///< null: the key half is transposed, or decoded
+    std::size_t stride = 0;            ///< elements
+    std::size_t format = 0;            ///< index of product16
+  } key_rows_;
+  base::AlignedBuffer key_copy_;    ///< [H * dn, c padded] in f16, where key_rows_ are a copy
   algorithm::GqaSpec temper_;       ///< only its query temperature counts
   base::AlignedBuffer absorbed_;    ///< [max_rows, H, width]
   QuantizedBuffer quantized_;       ///< [H, max_rows, dn]: queries for a transposed int8 key half

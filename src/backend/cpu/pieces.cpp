@@ -15,9 +15,16 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 /// values that all of a tile see, and alone with the rest.
 constexpr std::size_t kTileQueries = 8;
 constexpr std::size_t kBytes16 = 2;  ///< of an element that is read in place
+constexpr std::size_t kLine = 64;    ///< bytes
 /// Added to the distance of rows, so that the same columns of 64 rows do not meet in a few sets of
 /// the cache when the width is a power of two.
 constexpr std::size_t kSkew = 16;
+
+/// What is to be asked for from row `row` on.
+Ahead ahead(const Ahead& all, std::size_t row) noexcept {
+  if (all.first == nullptr) return {};
+  return {all.first + row * all.stride, all.stride};
+}
 
 }  // namespace
 
@@ -44,8 +51,12 @@ Pieces::Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, 
 
 void Pieces::begin(const Queries& queries) noexcept {
   queries_ = queries;
-  const std::size_t count = queries.heads * queries.rows;
-  LEMMA_CHECK(count <= mass_.size());
+  LEMMA_CHECK(queries.all() <= mass_.size());
+  begin_again();
+}
+
+void Pieces::begin_again() noexcept {
+  const std::size_t count = queries_.all();
   std::fill_n(largest_.begin(), count, kMinusInfinity);
   std::fill_n(mass_.begin(), count, 0.f);
   std::fill_n(sums_.begin(), count * value_width_, 0.f);
@@ -63,10 +74,12 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
   const std::size_t begin = ranges.front().begin, end = ranges.back().end;
   for (std::size_t start = begin / kPiece * kPiece; start < end; start += kPiece) {
     const std::size_t from = std::max(begin, start);
-    in_place_ = decode(static_cast<std::uint32_t>(from), std::min(end, start + kPiece) - from,
-                       from - start);
     begin_span(start / kSpan + 1);
-    attend_piece(kernels, rule, ranges, start);
+    for (group_ = 0; group_ < queries_.groups; ++group_) {
+      in_place_ = decode(static_cast<std::uint32_t>(from), std::min(end, start + kPiece) - from,
+                         from - start, group_);
+      attend_piece(kernels, rule, ranges, start);
+    }
   }
   end_span();
 }
@@ -108,7 +121,8 @@ void Pieces::attend_piece(const KernelTable& kernels, const ScoreRule& rule,
 
 void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
                     std::span<const std::uint32_t> list, Decode decode) noexcept {
-  LEMMA_CHECK(queries_.rows == 1);
+  LEMMA_CHECK(queries_.rows == 1 && queries_.groups == 1);
+  group_ = 0;
   std::array<Run, kPiece / 2> runs;  // two runs of a piece have a row between them
   for (std::size_t n = 0; n < list.size();) {
     const std::size_t start = list[n] / kPiece * kPiece;
@@ -123,7 +137,7 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
     }
     in_place_ = {};
     for (const Run& run : Runs(runs.data(), count)) {
-      decode(static_cast<std::uint32_t>(start + run.begin), run.end - run.begin, run.begin);
+      decode(static_cast<std::uint32_t>(start + run.begin), run.end - run.begin, run.begin, group_);
     }
     begin_span(start / kSpan + 1);
     const Run all{runs[0].begin, runs[count - 1].end};
@@ -139,7 +153,7 @@ void Pieces::begin_span(std::size_t span) noexcept {
   if (span == span_) return;
   end_span();
   span_ = span;
-  const std::size_t count = queries_.rows * queries_.heads;
+  const std::size_t count = queries_.all();
   std::fill_n(part_largest_.begin(), count, kMinusInfinity);
   std::fill_n(part_mass_.begin(), count * kPanelRows, 0.f);
   std::fill_n(parts_.begin(), count * value_width_, 0.f);
@@ -148,7 +162,7 @@ void Pieces::begin_span(std::size_t span) noexcept {
 void Pieces::end_span() noexcept {
   if (span_ == 0) return;
   span_ = 0;
-  for (std::size_t q = 0; q < queries_.rows * queries_.heads; ++q) {
+  for (std::size_t q = 0; q < queries_.all(); ++q) {
     float* const lanes = part_mass_.data() + q * kPanelRows;
     for (std::size_t half = kPanelRows / 2; half > 0; half /= 2) {
       for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
@@ -166,7 +180,7 @@ void Pieces::transpose_keys(const KernelTable& kernels, Run places) noexcept {
     } else {
       kernels.transpose16[in_place_.format](
           in_place_.keys + place * in_place_.key_stride * kBytes16, in_place_.key_stride,
-          key_width_, in_place_.next_keys - in_place_.keys, panel);
+          key_width_, ahead(in_place_.next_keys, place), panel);
     }
   }
 }
@@ -182,14 +196,17 @@ void Pieces::multiply_keys(const KernelTable& kernels, std::size_t row, std::siz
   job.k = key_width_;
   job.columns = padded(places.end) - from;
   job.out_stride = kPiece;
+  // As many rows of the product as elements of a key, each with two lines: those of 64 keys.
+  if (in_place_.key_lines != nullptr) job.ahead = {in_place_.key_lines, 2 * kLine};
   const bool even = queries_.row_stride == queries_.heads * queries_.head_stride;
   job.x_stride = queries_.head_stride;
   job.rows = even ? rows * queries_.heads : queries_.heads;
   for (std::size_t r = row; r < row + rows; ++r) {
-    job.x = queries_.first + r * queries_.row_stride;
-    job.out = weights_.data() + r * queries_.heads * kPiece + from;
+    job.x = queries_.first + group_ * queries_.group_stride + r * queries_.row_stride;
+    job.out = weights_.data() + query_of(r) * kPiece + from;
     kernels.product(job);
     if (even) return;
+    job.ahead = {};
   }
 }
 
@@ -211,8 +228,8 @@ void Pieces::soften(const KernelTable& kernels, const ScoreRule& rule, std::size
     job.visible = visible_.data();
   }
   for (std::size_t h = 0; h < queries_.heads; ++h) {
-    const std::size_t q = row * queries_.heads + h;
-    if (!rule.slopes.empty()) job.slope = rule.slopes[h];
+    const std::size_t q = query_of(row) + h;
+    if (!rule.slopes.empty()) job.slope = rule.slopes[group_ * queries_.heads + h];
     job.weights = weights_.data() + q * kPiece;
     job.largest = part_largest_.data() + q;
     job.mass = part_mass_.data() + q * kPanelRows;
@@ -225,7 +242,7 @@ void Pieces::soften(const KernelTable& kernels, const ScoreRule& rule, std::size
 void Pieces::add_values(const KernelTable& kernels, std::size_t row, std::size_t rows,
                         Run run) noexcept {
   if (run.empty()) return;
-  const std::size_t q = row * queries_.heads;
+  const std::size_t q = query_of(row);
   ProductJob job;
   const bool decoded = in_place_.values == nullptr;
   job.k_stride = decoded ? value_stride_ : in_place_.value_stride;
@@ -233,7 +250,7 @@ void Pieces::add_values(const KernelTable& kernels, std::size_t row, std::size_t
     job.panel = (shared_ ? keys_.data() : values_.data()) + run.begin * value_stride_;
   } else {
     job.panel16 = in_place_.values + run.begin * in_place_.value_stride * kBytes16;
-    job.ahead = in_place_.next_values - in_place_.values;
+    job.ahead = ahead(in_place_.next_values, run.begin);
   }
   job.panel_stride = kPanelRows;
   job.k = run.end - run.begin;
@@ -263,17 +280,17 @@ void Pieces::merge(std::size_t q, float largest, float mass, const float* sums) 
   largest_[q] = both;
 }
 
-void Pieces::save(float* part) const noexcept {
-  const std::size_t count = queries_.rows * queries_.heads;
-  std::copy_n(largest_.begin(), count, part);
-  std::copy_n(mass_.begin(), count, part + count);
-  std::copy_n(sums_.begin(), count * value_width_, part + 2 * count);
+void Pieces::save(std::size_t group, float* part) const noexcept {
+  const std::size_t count = queries_.of_group(), first = group * count;
+  std::copy_n(largest_.data() + first, count, part);
+  std::copy_n(mass_.data() + first, count, part + count);
+  std::copy_n(sums_.data() + first * value_width_, count * value_width_, part + 2 * count);
 }
 
-void Pieces::merge(const float* part) noexcept {
-  const std::size_t count = queries_.rows * queries_.heads;
+void Pieces::merge(std::size_t group, const float* part) noexcept {
+  const std::size_t count = queries_.of_group(), first = group * count;
   for (std::size_t q = 0; q < count; ++q) {
-    merge(q, part[q], part[count + q], part + 2 * count + q * value_width_);
+    merge(first + q, part[q], part[count + q], part + 2 * count + q * value_width_);
   }
 }
 

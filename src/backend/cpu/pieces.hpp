@@ -43,7 +43,7 @@ constexpr std::size_t padded(std::size_t n) noexcept {
 /// How a product of query and key becomes a score.
 struct ScoreRule {
   float scale = 1.f, softcap = 0.f;
-  std::span<const float> slopes = {};  ///< ALiBi's, by head of the block; or empty
+  std::span<const float> slopes = {};  ///< ALiBi's, by group and head of the block; or empty
   std::uint32_t position = 0;          ///< kv index of the block's first query
 };
 
@@ -52,17 +52,20 @@ class Pieces {
   /// Rows of a piece of a source that can be read where they lie: 16-bit elements, at equal
   /// distances. Null: they were decoded.
   struct InPlace {
-    const std::byte* keys = nullptr;               ///< of place 0
-    const std::byte* values = nullptr;             ///< of place 0
-    const std::byte* next_keys = nullptr;          ///< of the piece to come, or any address near
-    const std::byte* next_values = nullptr;        ///< the same
+    const std::byte* keys = nullptr;    ///< of place 0
+    const std::byte* values = nullptr;  ///< of place 0
+    /// To be asked for meanwhile: by the transposition, a row for each key, or by the products, 64
+    /// rows of values and all lines of `key_lines`, one after the other.
+    Ahead next_keys, next_values;
+    const std::byte* key_lines = nullptr;
     std::size_t key_stride = 0, value_stride = 0;  ///< elements
     std::size_t format = 0;                        ///< index of kernels such as transpose16
   };
-  /// Writes rows [first, first + count) of the source to key(place) and the places after it, and
-  /// where values are apart to value(place) and after; or says where they lie.
-  using Decode =
-      base::FunctionRef<InPlace(std::uint32_t first, std::size_t count, std::size_t place)>;
+  /// Writes rows [first, first + count) of the source, as group `group` of the queries sees it, to
+  /// key(place) and the places after it, and where values are apart to value(place) and after; or
+  /// says where they lie.
+  using Decode = base::FunctionRef<InPlace(std::uint32_t first, std::size_t count,
+                                           std::size_t place, std::size_t group)>;
 
   /// Memory for up to `queries` queries. With value_dim <= key_dim and `shared`, a value is the
   /// front of its key.
@@ -74,29 +77,36 @@ class Pieces {
   float* key(std::size_t place) noexcept { return keys_.data() + place * key_stride_; }
   float* value(std::size_t place) noexcept { return values_.data() + place * value_stride_; }
 
-  /// Queries [rows, heads] of a block, padded with zeros to key_width(). Query q = row * heads +
-  /// head.
+  /// Queries [groups, rows, heads] of a block, padded with zeros to key_width(). Query q = (group *
+  /// rows + row) * heads + head. A group meets keys and values of its own, those of a KV head; all
+  /// groups take a piece before any takes the next, so that rows of the state are read whole.
   struct Queries {
     const float* first = nullptr;
     std::size_t head_stride = 0, row_stride = 0;
     std::size_t heads = 0, rows = 0;
+    std::size_t groups = 1, group_stride = 0;
+    std::size_t of_group() const noexcept { return rows * heads; }
+    std::size_t all() const noexcept { return groups * of_group(); }
   };
   void begin(const Queries& queries) noexcept;
+  /// Forgets what was attended to; the queries stay.
+  void begin_again() noexcept;
   /// Goes on over a source of which row i sees ranges[i]. Begins and ends ascend.
   void attend(const KernelTable& kernels, const ScoreRule& rule,
               std::span<const algorithm::VisibleRange> ranges, Decode decode) noexcept;
-  /// The same for a block of one row that sees a list, ascending.
+  /// The same for one group of one row that sees a list, ascending.
   void attend(const KernelTable& kernels, const ScoreRule& rule,
               std::span<const std::uint32_t> list, Decode decode) noexcept;
   /// The mean of the values of query `q` [value_dim], after `sink`, if not null, has joined.
   void finish(std::size_t q, const float* sink, float* out) const noexcept;
 
-  /// What attending to one span gave, for another thread to merge: floats of `queries` queries.
+  /// What attending to one span gave the queries of a group, for another thread to merge: floats
+  /// of `queries` queries.
   std::size_t part_floats(std::size_t queries) const noexcept {
     return queries * (2 + value_width_);
   }
-  void save(float* part) const noexcept;
-  void merge(const float* part) noexcept;
+  void save(std::size_t group, float* part) const noexcept;
+  void merge(std::size_t group, const float* part) noexcept;
 
   std::size_t bytes() const noexcept;
 
@@ -108,6 +118,11 @@ class Pieces {
     bool empty() const noexcept { return begin >= end; }
   };
   using Runs = std::span<const Run>;
+
+  /// The first query of a row of the running group.
+  std::size_t query_of(std::size_t row) const noexcept {
+    return group_ * queries_.of_group() + row * queries_.heads;
+  }
 
   static Run within(algorithm::VisibleRange range, std::size_t start) noexcept;
   void attend_piece(const KernelTable& kernels, const ScoreRule& rule,
@@ -125,6 +140,7 @@ class Pieces {
   std::size_t key_width_, value_width_, value_dim_, key_stride_, value_stride_;
   bool shared_;
   Queries queries_;                    ///< of the running block
+  std::size_t group_ = 0;              ///< of the queries that attend
   std::size_t span_ = 0;               ///< under way, counted from 1; 0: none
   InPlace in_place_;                   ///< of the piece under way
   std::vector<float> keys_;            ///< [64, key_stride]

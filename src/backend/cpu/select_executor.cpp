@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selection: what each row attends to. A thread takes up to 8 consecutive rows of a segment, so
-// that index keys are decoded once for all of them, and walks the candidates in pieces of 64. The
+// that index keys are decoded and turned once for all their heads, whose products with them are one
+// product of many rows; so it walks the candidates in pieces of 64. The
 // best so far stand in a heap as long as a list, under the one order of choices (score descending,
 // index ascending); so nothing grows with the text, and the choice is that of sorting all scores.
 #include <algorithm>
@@ -164,7 +165,9 @@ class SelectExecutor final : public Executor {
     for (int t = 0; t < context.pool.threads(); ++t) {
       Scratch& s = scratch_.emplace_back();
       s.keys.resize(kPiece * width_);
+      s.panels.resize(kPiece * width_);
       s.queries.resize(Context::kRowBlock * shape_.lists * shape_.heads * width_);
+      s.dots.resize(Context::kRowBlock * shape_.lists * shape_.heads * kPiece);
       s.largest.resize(Context::kRowBlock * shape_.lists);
       s.best.assign(Context::kRowBlock * shape_.lists, Best(shape_.chosen));
       s.list.resize(stride_);
@@ -190,15 +193,17 @@ class SelectExecutor final : public Executor {
   std::size_t scratch_bytes() const noexcept override {
     const Scratch& s = scratch_.front();
     return scratch_.size() * sizeof(float) *
-           (s.keys.size() + s.queries.size() + s.largest.size() + s.list.size() +
-            2 * s.best.size() * shape_.chosen);
+           (s.keys.size() + s.panels.size() + s.queries.size() + s.dots.size() + s.largest.size() +
+            s.list.size() + 2 * s.best.size() * shape_.chosen);
   }
 
  private:
   /// One thread's memory; a block's lists are numbered row by row.
   struct Scratch {
     std::vector<float> keys;     ///< [64, dim padded]
+    std::vector<float> panels;   ///< [4, dim padded, 16]: the same, as panels
     std::vector<float> queries;  ///< [8 rows, lists, heads, dim padded]
+    std::vector<float> dots;     ///< [8 rows, lists, heads, 64]
     std::vector<float> largest;  ///< of the block of keys under way, by list
     std::vector<Best> best;      ///< by list
     std::vector<std::uint32_t> list;
@@ -232,11 +237,11 @@ class SelectExecutor final : public Executor {
     float scores[kPiece];
     for (std::uint32_t start = 0; start < pass.end; start += kPiece) {
       const std::uint32_t count = std::min<std::uint32_t>(kPiece, pass.end - start);
-      decode(context, pass, start, count, s.keys.data());
+      multiply(context, pass, start, count, s.queries.data(), s);
       for (std::size_t i = 0; i < pass.rows; ++i) {
         const std::size_t own = scored(pass, i, start, count);
         for (std::size_t l = 0; own > 0 && !s.failed[i] && l < shape_.lists; ++l) {
-          score(context, pass.row + i, query(s, i, l), s.keys.data(), own, scores);
+          score(context, pass.row + i, dots(s, i, l), own, scores);
           s.failed[i] = !offer(pass, i, l, start, own, scores, s);
         }
       }
@@ -256,17 +261,16 @@ class SelectExecutor final : public Executor {
       const std::uint32_t keys = std::min(kWaveKeys, pass.end - wave);
       context.each((keys + kSharedKeys - 1) / kSharedKeys, pass.rows * keys * op_.query.width,
                    [&](std::size_t item, int thread) {
-                     float* const own = scratch_[static_cast<std::size_t>(thread)].keys.data();
+                     Scratch& own = scratch_[static_cast<std::size_t>(thread)];
                      const auto from = static_cast<std::uint32_t>(item) * kSharedKeys;
                      const std::uint32_t to = std::min(keys, from + kSharedKeys);
                      for (std::uint32_t at = from; at < to; at += kPiece) {
                        const std::uint32_t count = std::min<std::uint32_t>(kPiece, to - at);
-                       decode(context, pass, wave + at, count, own);
+                       multiply(context, pass, wave + at, count, s.queries.data(), own);
                        for (std::size_t i = 0; i < pass.rows; ++i) {
                          const std::size_t seen = scored(pass, i, wave + at, count);
                          for (std::size_t l = 0; seen > 0 && l < shape_.lists; ++l) {
-                           score(context, pass.row + i, query(s, i, l), own, seen,
-                                 place(i, l) + at);
+                           score(context, pass.row + i, dots(own, i, l), seen, place(i, l) + at);
                          }
                        }
                      }
@@ -287,13 +291,27 @@ class SelectExecutor final : public Executor {
     }
   }
 
-  void decode(Context& context, const Pass& pass, std::uint32_t start, std::size_t count,
-              float* keys) const noexcept {
-    for (std::size_t j = 0; j < count; ++j) {
-      context.decode_row(op_.keys, *pass.segment.sequence,
-                         static_cast<std::uint32_t>((start + j) * shape_.ratio), 0, shape_.dim,
-                         keys + j * width_);
+  /// The products of all rows' queries with `count` keys from `start` on, at most 64.
+  void multiply(Context& context, const Pass& pass, std::uint32_t start, std::size_t count,
+                const float* queries, Scratch& s) const noexcept {
+    context.decode_rows(op_.keys, *pass.segment.sequence, start, count, 0, shape_.dim,
+                        s.keys.data(), width_);
+    for (std::size_t j = 0; j < count; j += kPanelRows) {
+      context.kernels.transpose(s.keys.data() + j * width_, width_, width_,
+                                s.panels.data() + j * width_);
     }
+    ProductJob job;
+    job.panel = s.panels.data();
+    job.k_stride = kPanelRows;
+    job.panel_stride = kPanelRows * width_;
+    job.k = width_;
+    job.columns = padded(count);
+    job.x = queries;
+    job.x_stride = width_;
+    job.rows = pass.rows * shape_.lists * shape_.heads;
+    job.out = s.dots.data();
+    job.out_stride = kPiece;
+    context.kernels.product(job);
   }
   /// How many of the keys [start, start + count) row `i` scores: all that it sees, unless it takes
   /// them anyway.
@@ -304,9 +322,9 @@ class SelectExecutor final : public Executor {
     if (takes_all(rule_, position) || visible <= start) return 0;
     return std::min<std::size_t>(count, visible - start);
   }
-  /// The queries [heads, dim padded] of one list of row `i`.
-  const float* query(const Scratch& s, std::size_t i, std::size_t list) const noexcept {
-    return s.queries.data() + (i * shape_.lists + list) * shape_.heads * width_;
+  /// The products [heads, 64] of one list of row `i`.
+  const float* dots(const Scratch& s, std::size_t i, std::size_t list) const noexcept {
+    return s.dots.data() + (i * shape_.lists + list) * shape_.heads * kPiece;
   }
 
   void load_queries(const Context& context, std::size_t row, std::size_t rows,
@@ -318,20 +336,17 @@ class SelectExecutor final : public Executor {
     }
   }
 
-  /// The scores of `count` keys, at most 64, for one list of a row.
-  void score(const Context& context, std::size_t row, const float* query, const float* keys,
-             std::size_t count, float* out) const noexcept {
-    float dots[kPiece];
+  /// The scores of `count` keys, at most 64, for one list of a row, from its heads' products.
+  void score(const Context& context, std::size_t row, const float* dots, std::size_t count,
+             float* out) const noexcept {
     if constexpr (std::is_same_v<Rule, MsaSpec>) {
-      context.kernels.scores(query, keys, width_, count, width_, dots);
       std::copy_n(dots, count, out);
     } else {
       const float head_scale = 1.f / std::sqrt(static_cast<float>(shape_.heads));
       const float dot_scale = 1.f / std::sqrt(static_cast<float>(shape_.dim));
       const float* const weights = context.arena.row(op_.weights, row);
       std::fill_n(out, count, 0.f);
-      for (std::size_t h = 0; h < shape_.heads; ++h, query += width_) {
-        context.kernels.scores(query, keys, width_, count, width_, dots);
+      for (std::size_t h = 0; h < shape_.heads; ++h, dots += kPiece) {
         const float weight = weights[h] * head_scale;
         for (std::size_t j = 0; j < count; ++j) {
           const float dot = dots[j] * dot_scale;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys turned into panels, the scores of selection, and the decoding of state rows, for any
-// instruction set. A score is a sum in `lanes` partial sums over the head's elements, added up by
-// one fixed tree; as many keys as there are lanes are handled together, so that the trees of all of
-// them share their shuffles.
+// Keys turned into panels, scores into weights, the scores of selection, and the decoding of state
+// rows, for any instruction set. A score is a sum in `lanes` partial sums over the head's elements,
+// added up by one fixed tree; as many keys as there are lanes are handled together, so that the
+// trees of all of them share their shuffles.
 #pragma once
 
 #include "backend/cpu/kernels/kernels.hpp"
 #include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/rows.hpp"
 #include "backend/cpu/kernels/unroll.hpp"
 
 namespace lemma::cpu {
@@ -32,26 +33,35 @@ void scores(const float* query, const float* keys, std::size_t stride, std::size
   }
 }
 
-/// Asks for what lies `ahead` bytes from element `i` of a row, once for each line of 16-bit
-/// elements; f32 rows come from the cache.
+/// `Simd` turns keys of 16-bit elements itself if that saves instructions.
 template <typename Simd, typename Element>
-void ask_ahead(const Element* row, std::size_t i, std::ptrdiff_t ahead) {
-  if constexpr (sizeof(Element) == 2) {
-    if (i % 32 == 0) __builtin_prefetch(reinterpret_cast<const std::byte*>(row + i) + ahead);
-  }
-}
+concept TurnsPairs = sizeof(Element) == 2 && requires(const Element* rows, float* out) {
+  Simd::transpose_pairs(rows, std::size_t{}, out);
+};
 
 template <typename Simd, typename Element>
-void transpose_of(const Element* rows, std::size_t stride, std::size_t width, std::ptrdiff_t ahead,
+void transpose_of(const Element* rows, std::size_t stride, std::size_t width, const Ahead& ahead,
                   float* out) {
-  constexpr std::size_t kLanes = Simd::kLanes;
+  constexpr std::size_t kLanes = Simd::kLanes, kLineElements = 32;
   typename Simd::F block[kLanes];
-  for (std::size_t i = 0; i < width; i += kLanes) {
+  std::size_t i = 0;
+  if constexpr (TurnsPairs<Simd, Element>) {
+    for (; i + kLineElements <= width; i += kLineElements) {
+      if (ahead.first != nullptr) {
+        LEMMA_UNROLL
+        for (std::size_t r = 0; r < kPanelRows; ++r) ask_for<Simd>(ahead, r, i / kLineElements);
+      }
+      Simd::transpose_pairs(rows + i, stride, out + i * kPanelRows);
+    }
+  }
+  for (; i < width; i += kLanes) {
     LEMMA_UNROLL
     for (std::size_t r = 0; r < kPanelRows; r += kLanes) {
       LEMMA_UNROLL
       for (std::size_t l = 0; l < kLanes; ++l) {
-        ask_ahead<Simd>(rows + (r + l) * stride, i, ahead);
+        if (ahead.first != nullptr && i % kLineElements == 0) {
+          ask_for<Simd>(ahead, r + l, i / kLineElements);
+        }
         block[l] = Simd::load(rows + (r + l) * stride + i);
       }
       Simd::transpose(block);
@@ -65,13 +75,92 @@ void transpose_of(const Element* rows, std::size_t stride, std::size_t width, st
 
 template <typename Simd>
 void transpose(const float* rows, std::size_t stride, std::size_t width, float* out) {
-  transpose_of<Simd>(rows, stride, width, 0, out);
+  transpose_of<Simd>(rows, stride, width, Ahead{}, out);
 }
 
 template <typename Simd, typename Element>
-void transpose_16(const std::byte* rows, std::size_t stride, std::size_t width,
-                  std::ptrdiff_t ahead, float* out) {
+void transpose_16(const std::byte* rows, std::size_t stride, std::size_t width, const Ahead& ahead,
+                  float* out) {
   transpose_of<Simd>(reinterpret_cast<const Element*>(rows), stride, width, ahead, out);
+}
+
+/// Products become scores where more than the scale counts.
+template <typename Simd>
+void bend_scores(const SoftenJob& job, float* scores) {
+  if (job.softcap != 0.f) softcap<Simd>(scores, kPiece, job.softcap);
+  if (job.slope == 0.f) return;
+  for (std::size_t j = 0; j < kPiece; ++j) {
+    scores[j] += job.slope * (job.distance + static_cast<float>(static_cast<int>(j)));
+  }
+}
+
+/// See SoftenJob. Vectors of 16 lanes, which the compiler cuts to the width of the instruction set:
+/// the same bits on all of them. Exponents are at most 0 here, so this is exponential() without its
+/// upper limit.
+template <typename Simd>
+void soften(const SoftenJob& job) {
+  typedef float Lanes __attribute__((vector_size(64)));
+  typedef std::uint32_t Bits __attribute__((vector_size(64)));
+  typedef std::int32_t Flags __attribute__((vector_size(64)));
+  constexpr std::size_t kVectors = kPiece / 16;
+  Lanes w[kVectors];
+  __builtin_memcpy(w, job.weights, sizeof w);
+  LEMMA_UNROLL
+  for (std::size_t v = 0; v < kVectors; ++v) w[v] *= job.scale;
+  if (job.softcap != 0.f || job.slope != 0.f) {
+    __builtin_memcpy(job.weights, w, sizeof w);
+    bend_scores<Simd>(job, job.weights);
+    __builtin_memcpy(w, job.weights, sizeof w);
+  }
+  if (job.visible != nullptr) {
+    Flags visible[kVectors];
+    __builtin_memcpy(visible, job.visible, sizeof visible);
+    // What is not seen may be anything, NaN included, so it is replaced and not added to.
+    LEMMA_UNROLL
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      w[v] = visible[v] != 0 ? w[v] : Lanes{} - __builtin_inff();
+    }
+  }
+  Lanes top = w[0];
+  LEMMA_UNROLL
+  for (std::size_t v = 1; v < kVectors; ++v) top = w[v] > top ? w[v] : top;
+  float peaks[16];
+  __builtin_memcpy(peaks, &top, sizeof top);
+  LEMMA_UNROLL
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    LEMMA_UNROLL
+    for (std::size_t l = 0; l < half; ++l) {
+      peaks[l] = peaks[l + half] > peaks[l] ? peaks[l + half] : peaks[l];
+    }
+  }
+  Lanes mass;
+  __builtin_memcpy(&mass, job.mass, sizeof mass);
+  const float before = *job.largest;
+  const float largest = peaks[0] > before ? peaks[0] : before;
+  if (largest != before) {  // the first piece has nothing to scale, but zeros
+    const float factor = exponential<Simd>(before - largest);
+    mass *= factor;
+    for (std::size_t i = 0; i < job.width; ++i) job.sums[i] *= factor;
+    *job.largest = largest;
+  }
+  LEMMA_UNROLL
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    const Lanes x = w[v] - largest;
+    const Lanes t = x < kExpLowest ? Lanes{} + kExpLowest : x;
+    const Lanes shifted = t * kExpLog2e + kExpRound;
+    const Lanes n = shifted - kExpRound;
+    const Lanes r = (t - n * kExpLn2High) - n * kExpLn2Low;
+    Lanes p = r * (1.f / 720.f) + 1.f / 120.f;
+    p = p * r + 1.f / 24.f;
+    p = p * r + 1.f / 6.f;
+    p = p * r + 0.5f;
+    p = (p * r) * r + r + 1.f;
+    const Lanes power = __builtin_bit_cast(Lanes, (__builtin_bit_cast(Bits, shifted) + 127u) << 23);
+    w[v] = x < kExpLowest ? Lanes{} : p * power;
+    mass += w[v];
+  }
+  __builtin_memcpy(job.weights, w, sizeof w);
+  __builtin_memcpy(job.mass, &mass, sizeof mass);
 }
 
 /// Decodes n elements of 16 bits. The tail goes through a vector of its own, so that nothing

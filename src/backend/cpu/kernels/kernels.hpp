@@ -64,12 +64,19 @@ struct ProjectJob {
   std::size_t out_stride = 0;
 };
 
+/// Memory to be asked for while other rows are read, as many rows of as many lines: line l of row r
+/// is at first + r * stride + 64 l. Null: nothing.
+struct Ahead {
+  const std::byte* first = nullptr;
+  std::size_t stride = 0;
+};
+
 /// out[r, c] (+)= sum over k, ascending, of x[r, k] * panel[k, c]. Columns are read in panels of
 /// 16, and the last panel must be readable to its end.
 struct ProductJob {
   const float* panel = nullptr;
   const std::byte* panel16 = nullptr;  ///< product16: the same in 16 bits
-  std::ptrdiff_t ahead = 0;            ///< product16: from each byte to one to be asked for
+  Ahead ahead;                         ///< a row for each k, a line for 32 columns
   std::size_t k_stride = 0;            ///< elements from one k to the next
   std::size_t panel_stride = 0;        ///< elements from one panel of 16 columns to the next
   std::size_t k = 0;
@@ -154,11 +161,11 @@ struct KernelTable {
                  std::size_t width, float* scores);
   void (*soften)(const SoftenJob& job);
   /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
-  /// 16: keys as a panel of ProductJob. From rows of 16-bit elements, which lie in the state, it
-  /// also asks for what lies `ahead` bytes from each.
+  /// 16: keys as a panel of ProductJob. While it reads rows of 16-bit elements, which lie in the
+  /// state and are finite, it also asks for what lies `ahead`.
   void (*transpose)(const float* rows, std::size_t stride, std::size_t width, float* out);
   void (*transpose16[kFormats16])(const std::byte* rows, std::size_t stride, std::size_t width,
-                                  std::ptrdiff_t ahead, float* out);
+                                  const Ahead& ahead, float* out);
   /// out = out * a + part * b
   void (*merge)(float* out, float a, const float* part, float b, std::size_t n);
   void (*softcap)(float* x, std::size_t n, float cap);  ///< cap * tanh(x / cap)

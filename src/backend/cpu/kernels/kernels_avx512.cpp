@@ -72,6 +72,34 @@ struct Simd {
     }
   }
 
+  /// Turns 32 elements of 16 rows, 16 bits each, as pairs of 32 bits: half the shuffles. Quarters
+  /// of four rows come together in a vector by loads, which other ports do.
+  template <typename Element>
+  static void transpose_pairs(const Element* rows, std::size_t stride, float* out) {
+    LEMMA_UNROLL
+    for (std::size_t q = 0; q < 4; ++q) {
+      __m512i t[4];
+      LEMMA_UNROLL
+      for (std::size_t r = 0; r < 4; ++r) {  // quarter j: pairs 4 q ... of row 4 j + r
+        const auto quarter = [&](std::size_t j) {
+          return _mm_loadu_si128(
+              reinterpret_cast<const __m128i*>(rows + (4 * j + r) * stride + 8 * q));
+        };
+        t[r] = _mm512_broadcast_i32x4(quarter(0));
+        t[r] = _mm512_mask_broadcast_i32x4(t[r], 0x00f0, quarter(1));
+        t[r] = _mm512_mask_broadcast_i32x4(t[r], 0x0f00, quarter(2));
+        t[r] = _mm512_mask_broadcast_i32x4(t[r], 0xf000, quarter(3));
+      }
+      const __m512i a = _mm512_unpacklo_epi32(t[0], t[1]), b = _mm512_unpackhi_epi32(t[0], t[1]);
+      const __m512i c = _mm512_unpacklo_epi32(t[2], t[3]), d = _mm512_unpackhi_epi32(t[2], t[3]);
+      float* const to = out + 8 * q * kPanelRows;
+      store_pair(Element{}, _mm512_unpacklo_epi64(a, c), to);
+      store_pair(Element{}, _mm512_unpackhi_epi64(a, c), to + 2 * kPanelRows);
+      store_pair(Element{}, _mm512_unpacklo_epi64(b, d), to + 4 * kPanelRows);
+      store_pair(Element{}, _mm512_unpackhi_epi64(b, d), to + 6 * kPanelRows);
+    }
+  }
+
   static F load_f16(const std::byte* at) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   }
@@ -122,6 +150,21 @@ struct Simd {
   }
 
  private:
+  /// The low and the high halves of 16 pairs, as f32.
+  static void store_pair(BF16, __m512i x, float* out) {
+    _mm512_storeu_si512(out, _mm512_slli_epi32(x, 16));
+    _mm512_storeu_si512(out + kPanelRows, _mm512_and_si512(x, _mm512_set1_epi32(-0x10000)));
+  }
+  static void store_pair(F16, __m512i x, float* out) {
+    store(out, widen(_mm512_slli_epi32(x, 16)));
+    store(out + kPanelRows, widen(x));
+  }
+  /// Finite f16 in the high halves: with their exponent in f32's place they are 2^112 too small.
+  static F widen(__m512i x) {
+    const __m512i kept = _mm512_set1_epi32(static_cast<int>(0x8fffe000u));
+    const __m512i moved = _mm512_and_si512(_mm512_srai_epi32(x, 3), kept);
+    return _mm512_mul_ps(_mm512_castsi512_ps(moved), _mm512_set1_ps(0x1p112f));
+  }
   static __m128i bytes(const std::byte* at) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   }

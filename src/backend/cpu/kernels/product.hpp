@@ -29,8 +29,14 @@ struct ProductTile {
   std::size_t out_stride;
   std::size_t columns;
   bool accumulate;
-  std::ptrdiff_t ahead = 0;  ///< bytes from each element to one to be asked for; 0: none
+  Ahead ahead = {};
 };
+
+/// Asks for a line into the second cache: what is asked for this way is not needed soon.
+template <typename Simd>
+void ask_for(const Ahead& ahead, std::size_t row, std::size_t line) {
+  __builtin_prefetch(ahead.first + row * ahead.stride + 64 * line, 0, 2);
+}
 
 template <typename Simd>
 void store_columns(float* out, typename Simd::F sum, std::size_t column, std::size_t columns) {
@@ -63,6 +69,10 @@ void product_tile(const ProductTile<Element>& tile, std::size_t row, std::size_t
     const std::size_t at = column + c * kLanes;
     start[c] = tile.panel + at / kPanelRows * tile.panel_stride + at % kPanelRows;
   }
+  // The first tile of rows asks for a line in 32 columns.
+  constexpr std::size_t kLineColumns = 32, kVectors = kLineColumns / kLanes;
+  const bool ask = kLanes > 1 && tile.ahead.first != nullptr && row == 0 &&
+                   (C >= kVectors || column % kLineColumns == 0);
   F sum[R][C];
   LEMMA_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
@@ -78,15 +88,12 @@ void product_tile(const ProductTile<Element>& tile, std::size_t row, std::size_t
     LEMMA_UNROLL
     for (std::size_t c = 0; c < C; ++c) {
       w[c] = Simd::load(start[c] + k * tile.k_stride);
-      if constexpr (sizeof(Element) == 2 && kLanes > 1) {
-        if (tile.ahead != 0 && c % 2 == 0) {
-          __builtin_prefetch(reinterpret_cast<const std::byte*>(start[c] + k * tile.k_stride) +
-                             tile.ahead);
-        }
+      if (ask && c % kVectors == 0) {
+        ask_for<Simd>(tile.ahead, k, column / kLineColumns + c / kVectors);
       }
       // 2 KiB ahead: the distance at which one core reads memory fastest.
       if constexpr (R == 1 && kLanes > 1) {
-        if (tile.ahead == 0)
+        if (tile.ahead.first == nullptr)
           __builtin_prefetch(start[c] + k * tile.k_stride + 2048 / sizeof(Element));
       }
     }
@@ -149,7 +156,7 @@ template <typename Simd>
 void product(const ProductJob& job) {
   product_panels<Simd>(
       ProductTile<float>{job.panel, job.k_stride, job.panel_stride, job.k, job.x, job.x_stride,
-                         job.out, job.out_stride, job.columns, job.accumulate},
+                         job.out, job.out_stride, job.columns, job.accumulate, job.ahead},
       job.rows);
 }
 

@@ -9,20 +9,22 @@
 
 namespace lemma::cpu {
 
+// Of exp(x): the limits of x, the constants of its reduction. 1.5 * 2^23: adding it rounds to an
+// integer, ties to even. The high part of ln 2 has 9 bits.
+inline constexpr float kExpLowest = -87.33654f, kExpHighest = 88.37626f;
+inline constexpr float kExpLog2e = 1.44269504f, kExpRound = 12582912.f;
+inline constexpr float kExpLn2High = 0.693359375f, kExpLn2Low = -2.12194440e-4f;
+
 /// exp(x) to about 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial of
 /// degree 6 for exp(r), and n put into the exponent. Below the smallest normal result: exactly 0;
 /// above the largest finite one: the largest. NaN stays NaN.
 template <typename Simd>
 inline float exponential(float x) {
-  constexpr float kLowest = -87.33654f, kHighest = 88.37626f;
-  constexpr float kLog2e = 1.44269504f;
-  constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;  // high part: 9 bits
-  constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, ties to even
-  float t = x > kHighest ? kHighest : x;
-  t = t < kLowest ? kLowest : t;
-  const float shifted = t * kLog2e + kRound;
-  const float n = shifted - kRound;
-  const float r = (t - n * kLn2High) - n * kLn2Low;
+  float t = x > kExpHighest ? kExpHighest : x;
+  t = t < kExpLowest ? kExpLowest : t;
+  const float shifted = t * kExpLog2e + kExpRound;
+  const float n = shifted - kExpRound;
+  const float r = (t - n * kExpLn2High) - n * kExpLn2Low;
   float p = 1.f / 720.f;
   p = p * r + 1.f / 120.f;
   p = p * r + 1.f / 24.f;
@@ -32,7 +34,7 @@ inline float exponential(float x) {
   // The low bits of `shifted` hold n; + 127 and moved up by 23 they are the float 2^n.
   const std::uint32_t bits = (__builtin_bit_cast(std::uint32_t, shifted) + 127u) << 23;
   const float result = p * __builtin_bit_cast(float, bits);
-  return x < kLowest ? 0.f : result;
+  return x < kExpLowest ? 0.f : result;
 }
 
 template <typename Simd>
@@ -67,60 +69,6 @@ inline float soft_clip(float x, float cap) {
 template <typename Simd>
 void softcap(float* x, std::size_t n, float cap) {
   for (std::size_t i = 0; i < n; ++i) x[i] = soft_clip<Simd>(x[i], cap);
-}
-
-/// The scores of a piece from the products of its keys.
-template <typename Simd>
-void score(const SoftenJob& job) {
-  float* const weights = job.weights;
-  for (std::size_t j = 0; j < kPiece; ++j) weights[j] *= job.scale;
-  if (job.softcap != 0.f) softcap<Simd>(weights, kPiece, job.softcap);
-  if (job.slope != 0.f) {
-    for (std::size_t j = 0; j < kPiece; ++j) {
-      weights[j] += job.slope * (job.distance + static_cast<float>(static_cast<int>(j)));
-    }
-  }
-  if (job.visible == nullptr) return;
-  // What is not seen may be anything, NaN included, so it is replaced and not added to.
-  for (std::size_t j = 0; j < kPiece; ++j) {
-    weights[j] = job.visible[j] != 0 ? weights[j] : -__builtin_inff();
-  }
-}
-
-template <typename Simd>
-void soften(const SoftenJob& job) {
-  score<Simd>(job);
-  float* const weights = job.weights;
-  float lanes[16];
-  for (std::size_t l = 0; l < 16; ++l) lanes[l] = weights[l];
-  for (std::size_t i = 16; i < kPiece; i += 16) {
-    for (std::size_t l = 0; l < 16; ++l) {
-      lanes[l] = weights[i + l] > lanes[l] ? weights[i + l] : lanes[l];
-    }
-  }
-  LEMMA_UNROLL
-  for (std::size_t half = 8; half > 0; half /= 2) {
-    for (std::size_t l = 0; l < half; ++l) {
-      lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
-    }
-  }
-  const float before = *job.largest;
-  const float largest = lanes[0] > before ? lanes[0] : before;
-  if (largest != before) {  // the first piece has nothing to scale, but zeros
-    const float factor = exponential<Simd>(before - largest);
-    for (std::size_t l = 0; l < 16; ++l) job.mass[l] *= factor;
-    for (std::size_t i = 0; i < job.width; ++i) job.sums[i] *= factor;
-    *job.largest = largest;
-  }
-  for (std::size_t l = 0; l < 16; ++l) lanes[l] = job.mass[l];
-  for (std::size_t i = 0; i < kPiece; i += 16) {
-    for (std::size_t l = 0; l < 16; ++l) {
-      const float e = exponential<Simd>(weights[i + l] - largest);
-      weights[i + l] = e;
-      lanes[l] += e;
-    }
-  }
-  for (std::size_t l = 0; l < 16; ++l) job.mass[l] = lanes[l];
 }
 
 template <typename Simd>

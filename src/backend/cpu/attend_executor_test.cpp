@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/conformance.hpp"
+#include "backend/cpu/cpu_backend.hpp"
+
+namespace lemma::cpu {
+namespace {
+
+using namespace backend::conformance;
+using algorithm::RowFormat;
+
+Case heads_case(std::uint32_t query_heads, std::uint32_t kv_heads, std::uint32_t dim) {
+  algorithm::GqaSpec spec{.query_heads = query_heads, .kv_heads = kv_heads};
+  spec.head_dim = spec.value_dim = dim;
+  spec.scale = 1.f / std::sqrt(float(dim));
+  return attend_case(spec, "side by side");
+}
+
+/// The rows in pages of 64 and more, which are read in place, or of fewer, whose heads are decoded
+/// one by one.
+std::vector<float> rows_of(const Case& c, const Schedule& schedule, std::uint32_t page_size,
+                           int threads) {
+  return run_case(*make_backend({.threads = threads}), c,
+                  {.schedule = schedule, .format = RowFormat::kF16, .page_size = page_size})
+      .rows;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(AttendExecutor, TakesTheHeadsOfALongHistorySideBySideWithTheSameBits) {
+  // One thread has enough to do with both KV heads of a span at once, three have not.
+  const Case c = heads_case(4, 2, 16);
+  Schedule schedule = chunks(2560, {128});
+  schedule.pop_back();
+  for (const std::uint32_t rows : {1u, 2u, 1u}) schedule.push_back({Part{0, rows}});
+  const std::vector<float> want = rows_of(c, schedule, 64, 3);
+  EXPECT_TRUE(same_bits(want, rows_of(c, schedule, 64, 1)));
+  EXPECT_TRUE(same_bits(want, rows_of(c, schedule, 128, 1)));
+}
+
+TEST(AttendExecutor, TakesSomeHeadsOfSeveralHistoriesSideBySideWithTheSameBits) {
+  const Case c = heads_case(8, 8, 32);
+  const std::vector<float> want = rows_of(c, chunks(140, {1, 70, 1}), 8, 1);
+  for (const int threads : {1, 2}) {
+    EXPECT_TRUE(same_bits(want, rows_of(c, in_company(140, {1, 70, 1}), 64, threads))) << threads;
+  }
+}
+
+TEST(AttendExecutor, CutsManyRowsIntoLargeAndSmallBlocksWithTheSameBits) {
+  const Case c = heads_case(16, 2, 16);
+  const std::vector<float> want = rows_of(c, chunks(250, {1, 128, 3}), 8, 1);
+  for (const int threads : {1, 4}) {
+    EXPECT_TRUE(same_bits(want, rows_of(c, chunks(250, {120, 128}), 64, threads))) << threads;
+  }
+}
+
+}  // namespace
+}  // namespace lemma::cpu
