@@ -47,7 +47,9 @@ Encoder::Encoder(const weights::Checkpoint& checkpoint, const weights::TensorInf
       rows_each_(matrix_.rows / matrices_of(tensor)),
       bad_row_(kNone) {
   if (!importance) return;
-  for (std::size_t m = 0; m < importance->matrices(); ++m) means_.push_back(importance->means(m));
+  // A matrix that was never seen is encoded as if there were no importance.
+  for (std::size_t m = 0; m < importance->matrices(); ++m)
+    means_.push_back(importance->counts[m] > 0.f ? importance->means(m) : std::vector<float>());
 }
 
 void Encoder::stream(const Sink& sink, const std::function<void(std::uint64_t rows)>& done) {
@@ -110,7 +112,8 @@ std::vector<float> Encoder::decoded(std::uint64_t row, std::uint64_t count) {
 
 const float* Encoder::means_of(std::uint64_t row) const noexcept {
   if (means_.empty()) return nullptr;
-  return means_[means_.size() == 1 ? 0 : row / rows_each_].data();
+  const std::vector<float>& means = means_[means_.size() == 1 ? 0 : row / rows_each_];
+  return means.empty() ? nullptr : means.data();
 }
 
 }  // namespace lemma::quantize

@@ -109,10 +109,10 @@ TEST(Gptq, LeavesSmallerErrorsInTheOutputsThanRounding) {
 TEST(Gptq, OfInputsThatHaveNothingInCommonIsRounding) {
   std::vector<float> hessian(kCols * kCols);
   for (std::size_t i = 0; i < kCols; ++i) hessian[i * kCols + i] = 3.f;
-  const std::vector<float> values = weights_of(3);
+  const std::vector<float> values = weights_of(3), alike(values.size(), 1.f);
   for (const Format format : {Format::kQ4_0, Format::kQ8_0, Format::kQ6_K}) {
     std::vector<std::byte> plain(kRows * weights::row_bytes(format, kCols));
-    weights::traits(format).quantize(values, plain.data());
+    weights::traits(format).quantize(values, plain.data(), alike.data());
     EXPECT_EQ(decoded(format, by_gptq(format, values, hessian)), decoded(format, plain))
         << weights::traits(format).name;
   }

@@ -59,13 +59,15 @@ struct AffineFit {
     return fit;
   }
 
-  static AffineFit searched(In in, In weight) noexcept {
+  /// `limit`: as fit.hpp says.
+  static AffineFit searched(In in, In weight, double limit) noexcept {
     AffineFit fit;
+    fit.limit_ = limit;
     std::array<Affine, SubBlocks> ideal;
     double scale = 0, min = 0;
     for (std::size_t j = 0; j < SubBlocks; ++j) {
       ideal[j] = fit_affine(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize), MaxCode,
-                            Minimum::kNotNegative);
+                            Minimum::kNotNegative, limit);
       scale = std::max(scale, ideal[j].scale);
       min = std::max(min, ideal[j].min);
     }
@@ -81,6 +83,8 @@ struct AffineFit {
   }
 
  private:
+  double limit_ = kNoLimit;
+
   static std::uint8_t part_at_least(double x, double unit) noexcept {
     if (!(unit > 0)) return 0;
     return static_cast<std::uint8_t>(std::clamp(std::ceil(x / unit), 0.0, double{MaxPart}));
@@ -88,7 +92,7 @@ struct AffineFit {
 
   double error_of(In in, In weight, std::size_t j) const noexcept {
     return squared_error(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize), scale(j),
-                         minimum(j), 0, MaxCode);
+                         minimum(j), 0, MaxCode, limit_);
   }
   double error(In in, In weight) const noexcept {
     double sum = 0;

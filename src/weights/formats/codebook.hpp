@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "weights/formats/fit.hpp"
+
 namespace lemma::weights::formats {
 
 using Codebook = std::array<std::int8_t, 16>;
@@ -51,16 +53,17 @@ class NearestNibble {
 inline constexpr NearestNibble kNearestIQ4{kIQ4Values};
 inline constexpr NearestNibble kNearestE2M1{kE2M1Values};
 
-/// The weighted squared error of x against scale * (the nearest value).
+/// The weighted squared error of x against scale * (the nearest value); `limit` as fit.hpp says.
 double codebook_error(const NearestNibble& nearest, std::span<const float> x,
-                      std::span<const float> w, double scale) noexcept;
+                      std::span<const float> w, double scale, double limit = kNoLimit) noexcept;
 
 /// IQ4's values for ScaledFit and IQ4_NL: the largest gap between neighbours is 24.
 struct IQ4Codes {
   static constexpr int kReach = 113;
-  static double fit(std::span<const float> x, std::span<const float> w) noexcept;
-  static double error(std::span<const float> x, std::span<const float> w, double scale) noexcept {
-    return codebook_error(kNearestIQ4, x, w, scale);
+  static double fit(std::span<const float> x, std::span<const float> w, double limit) noexcept;
+  static double error(std::span<const float> x, std::span<const float> w, double scale,
+                      double limit) noexcept {
+    return codebook_error(kNearestIQ4, x, w, scale, limit);
   }
   static int nearest(double x, double inverse) noexcept { return kNearestIQ4.value(x * inverse); }
 };

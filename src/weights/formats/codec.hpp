@@ -44,6 +44,13 @@ void decode_row(const std::byte* bytes, std::span<float> out) noexcept {
   }
 }
 
+/// How much the errors of a block's elements weigh.
+template <typename Block>
+struct Weighing {
+  ConstElements<Block> importance;  ///< the caller's, mean 1; all ones where there is none
+  ConstElements<Block> error;       ///< what the searches weigh squared errors with
+};
+
 /// A block's importance made fit for the searches: mean 1, and no element below a thousandth of
 /// that, so that one which the calibration never saw still has a value. Numbers that are no
 /// importance (none positive, not finite) count as equal.
@@ -59,16 +66,41 @@ inline void take_importance(std::span<const float> importance, std::span<float> 
   }
 }
 
-/// Encodes a row block by block; Encode is given the block's importance, all ones if there is none.
+inline double mean_square(std::span<const float> x) noexcept {
+  double sum = 0;
+  for (const float v : x) sum += double{v} * v;
+  return sum / static_cast<double>(x.size());
+}
+
+/// sqrt(v + x^2) relative to sqrt(v), where v is the row's mean square: what errors weigh where
+/// nothing is known of the inputs. Least squares alone gives away the few large weights of a block
+/// (they clip) for the many small ones, and a model pays for it. Importance says what an error
+/// costs, so that none of this is added to it. docs/formats.md has the numbers.
+inline void weigh_by_size(std::span<const float> x, double row_mean_square,
+                          std::span<float> out) noexcept {
+  const double inverse = row_mean_square > 0 ? 1 / row_mean_square : 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(std::sqrt(1 + inverse * x[i] * x[i]));
+  }
+}
+
+/// Encodes a row block by block.
 template <typename Block,
-          void (*Encode)(ConstElements<Block>, ConstElements<Block>, Block&) noexcept>
+          void (*Encode)(ConstElements<Block>, const Weighing<Block>&, Block&) noexcept>
 void encode_row(std::span<const float> in, std::byte* bytes, const float* importance) noexcept {
-  std::array<float, Block::kElements> weight;
-  weight.fill(1.f);
+  std::array<float, Block::kElements> ones, weight;
+  ones.fill(1.f);
+  const double power = mean_square(in);
   for (std::size_t i = 0; i + Block::kElements <= in.size(); i += Block::kElements) {
     Block block;
-    if (importance) take_importance({importance + i, Block::kElements}, weight);
-    Encode(in.subspan(i).template first<Block::kElements>(), weight, block);
+    const auto x = in.subspan(i).template first<Block::kElements>();
+    if (importance) {
+      take_importance({importance + i, Block::kElements}, weight);
+      Encode(x, {.importance = weight, .error = weight}, block);
+    } else {
+      weigh_by_size(x, power, weight);
+      Encode(x, {.importance = ones, .error = weight}, block);
+    }
     std::memcpy(bytes, &block, sizeof block);
     bytes += sizeof block;
   }
@@ -120,14 +152,14 @@ inline double largest_magnitude_of(std::span<const float> x) noexcept {
 /// Whether `block` decodes to within `bound` times the largest magnitude of what it encodes; to
 /// within sqrt(1/w) times that where an element's importance w is below the mean, 1.
 template <typename Block, void (*Decode)(const Block&, Elements<Block>) noexcept>
-bool keeps_bound(ConstElements<Block> in, ConstElements<Block> weight, const Block& block,
+bool keeps_bound(ConstElements<Block> in, const Weighing<Block>& weigh, const Block& block,
                  double bound) noexcept {
   std::array<float, Block::kElements> decoded;
   Decode(block, decoded);
   const double limit = bound * largest_magnitude_of(in), limit2 = limit * limit;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const double error = std::fabs(static_cast<double>(in[i]) - decoded[i]);
-    if (error <= limit || weight[i] * error * error <= limit2) continue;
+    if (error <= limit || weigh.importance[i] * error * error <= limit2) continue;
     return false;
   }
   return true;

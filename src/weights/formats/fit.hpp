@@ -6,9 +6,14 @@
 // doubles, so that no finite f32 overflows.
 #pragma once
 
+#include <limits>
 #include <span>
 
 namespace lemma::weights::formats {
+
+/// Scales are passed over that leave an element with w >= 1 farther off than a limit, or one with a
+/// smaller w farther off than 1/sqrt(w) times that.
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// x ~ scale * q - min with q in [0, levels] and scale >= 0.
 struct Affine {
@@ -18,14 +23,16 @@ struct Affine {
 /// The K formats store no minimum below zero: with kNotNegative the codes reach down from zero at
 /// least.
 enum class Minimum { kNotNegative, kAny };
-Affine fit_affine(std::span<const float> x, std::span<const float> w, int levels,
-                  Minimum minimum) noexcept;
+Affine fit_affine(std::span<const float> x, std::span<const float> w, int levels, Minimum minimum,
+                  double limit = kNoLimit) noexcept;
 
 /// The scale (of either sign) of x ~ scale * q with q in [-levels, levels - 1].
-double fit_symmetric(std::span<const float> x, std::span<const float> w, int levels) noexcept;
+double fit_symmetric(std::span<const float> x, std::span<const float> w, int levels,
+                     double limit = kNoLimit) noexcept;
 
-/// The squared error of x against scale * q - min with each q the best code in [low, high].
+/// The squared error of x against scale * q - min with each q the best code in [low, high];
+/// infinite where one breaks the limit.
 double squared_error(std::span<const float> x, std::span<const float> w, double scale, double min,
-                     int low, int high) noexcept;
+                     int low, int high, double limit = kNoLimit) noexcept;
 
 }  // namespace lemma::weights::formats

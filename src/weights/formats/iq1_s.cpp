@@ -43,9 +43,9 @@ void pack(const IQ1Block& from, Block& block) noexcept {
   }
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  pack(fit_iq1({32, 32}, in, weight), block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) pack({}, block);
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
+  pack(fit_iq1({32, 32}, in, weigh.error), block);
+  if (!keeps_bound<Block, decode>(in, weigh, block, kBound)) pack({}, block);
 }
 
 }  // namespace

@@ -50,9 +50,9 @@ void pack(const SignedGridBlock& from, Block& block) noexcept {
   }
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  pack(search_signed_grid(format(), in, weight), block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound))
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
+  pack(search_signed_grid(format(), in, weigh.error), block);
+  if (!keeps_bound<Block, decode>(in, weigh, block, kBound))
     pack(plain_signed_grid(format(), in), block);
 }
 

@@ -35,9 +35,10 @@ void encode_with(ConstElements<Block> in, std::uint16_t scale, Block& block) noe
   }
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  encode_with(in, f16_nearest(IQ4Codes::fit(in, weight)), block);
-  if (keeps_bound<Block, decode>(in, weight, block, kBound)) return;
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
+  encode_with(in, f16_nearest(IQ4Codes::fit(in, weigh.error, kBound * largest_magnitude_of(in))),
+              block);
+  if (keeps_bound<Block, decode>(in, weigh, block, kBound)) return;
   encode_with(in, f16_at_least(largest_magnitude_of(in) / IQ4Codes::kReach), block);
 }
 

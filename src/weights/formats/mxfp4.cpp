@@ -32,17 +32,17 @@ float power(int e) noexcept {
   return std::ldexp(1.f, e - 128);
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
   const double a = largest_magnitude_of(in);
   int e = 0;
   if (a > 0) e = std::clamp(static_cast<int>(std::ceil(std::log2(a / 12))) + 128, 0, kMaxExponent);
   // A logarithm may round either way.
   while (e < kMaxExponent && 12 * double{power(e)} < a) ++e;
   int best = e;
-  double best_error = codebook_error(kNearestE2M1, in, weight, power(e));
+  double best_error = codebook_error(kNearestE2M1, in, weigh.error, power(e));
   for (int smaller = e - 1; smaller >= std::max(0, e - 2); --smaller) {
     if (a - 12 * double{power(smaller)} > kBound * a) break;
-    const double error = codebook_error(kNearestE2M1, in, weight, power(smaller));
+    const double error = codebook_error(kNearestE2M1, in, weigh.error, power(smaller));
     if (error < best_error) best = smaller, best_error = error;
   }
   block = {};

@@ -57,11 +57,11 @@ std::uint8_t choose_scale(std::span<const float> x, std::span<const float> w) no
   return static_cast<std::uint8_t>(best);
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
   block = {};
   for (std::size_t j = 0; j < 4; ++j) {
     const auto x = in.subspan(j * kSize, kSize);
-    block.d[j] = choose_scale(x, weight.subspan(j * kSize, kSize));
+    block.d[j] = choose_scale(x, weigh.error.subspan(j * kSize, kSize));
     const double scale = half_scale(block.d[j]), inverse = scale > 0 ? 1 / scale : 0;
     for (std::size_t i = 0; i < kSize; ++i) {
       block.qs[j * 8 + i % 8] |=

@@ -32,8 +32,9 @@ struct OffsetFit {
     return {f16_at_least((double{*high} - base::f16_to_f32(m)) / MaxCode), m};
   }
 
-  static OffsetFit searched(In in, In weight) noexcept {
-    const Affine fit = fit_affine(in, weight, MaxCode, Minimum::kAny);
+  /// `limit`: as fit.hpp says.
+  static OffsetFit searched(In in, In weight, double limit) noexcept {
+    const Affine fit = fit_affine(in, weight, MaxCode, Minimum::kAny, limit);
     return {f16_nearest(fit.scale), f16_nearest(-fit.min)};
   }
 };

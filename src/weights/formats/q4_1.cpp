@@ -33,9 +33,9 @@ void pack(const Fit& fit, ConstElements<Block> in, Block& block) noexcept {
   }
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  pack(Fit::searched(in, weight), in, block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound)) pack(Fit::plain(in), in, block);
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
+  pack(Fit::searched(in, weigh.error, kBound * largest_magnitude_of(in)), in, block);
+  if (!keeps_bound<Block, decode>(in, weigh, block, kBound)) pack(Fit::plain(in), in, block);
 }
 
 }  // namespace

@@ -47,10 +47,10 @@ void encode_with(ConstElements<Block> in, std::uint16_t scale, Block& block) noe
   }
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
   const double a = largest_magnitude_of(in);
-  encode_with(in, f16_nearest(fit_symmetric(in, weight, 16)), block);
-  if (!keeps_bound<Block, decode>(in, weight, block, kBound))
+  encode_with(in, f16_nearest(fit_symmetric(in, weigh.error, 16, kBound * a)), block);
+  if (!keeps_bound<Block, decode>(in, weigh, block, kBound))
     encode_with(in, f16_at_least(a / 15), block);
 }
 

@@ -24,7 +24,7 @@ float f32_at_least(double x) noexcept {
   return f < x ? std::nextafter(f, std::numeric_limits<float>::max()) : f;
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block>, Block& block) noexcept {
+void encode(ConstElements<Block> in, const Weighing<Block>&, Block& block) noexcept {
   const double a = largest_magnitude_of(in);
   block.d = f32_at_least((a < kLargest ? a : kLargest) / 127);
   const double inverse = block.d > 0 ? 1 / double{block.d} : 0;

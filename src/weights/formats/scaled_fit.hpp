@@ -2,8 +2,8 @@
 // The encoder that Q3_K, Q6_K and IQ4_XS share: sub-blocks with a small signed scale each, which
 // one f16 scale multiplies: x ~ (d * scale[j]) * value. `Codes` says which values there are:
 //
-//   static double fit(x, w)              the ideal scale of a sub-block, of either sign
-//   static double error(x, w, scale)     its weighted squared error
+//   static double fit(x, w, limit)          the ideal scale of a sub-block, of either sign
+//   static double error(x, w, scale, limit) its weighted squared error
 //   static int nearest(x, inverse)       the value nearest to x * inverse
 //   kReach                               values reach at least from -kReach to kReach
 //
@@ -23,11 +23,12 @@ namespace lemma::weights::formats {
 template <int Levels>
 struct UniformCodes {
   static constexpr int kReach = Levels - 1;
-  static double fit(std::span<const float> x, std::span<const float> w) noexcept {
-    return fit_symmetric(x, w, Levels);
+  static double fit(std::span<const float> x, std::span<const float> w, double limit) noexcept {
+    return fit_symmetric(x, w, Levels, limit);
   }
-  static double error(std::span<const float> x, std::span<const float> w, double scale) noexcept {
-    return squared_error(x, w, scale, 0, -Levels, Levels - 1);
+  static double error(std::span<const float> x, std::span<const float> w, double scale,
+                      double limit) noexcept {
+    return squared_error(x, w, scale, 0, -Levels, Levels - 1, limit);
   }
   static int nearest(double x, double inverse) noexcept {
     return int_code(x, inverse, -Levels, Levels - 1);
@@ -60,12 +61,14 @@ struct ScaledFit {
     return fit;
   }
 
-  static ScaledFit searched(In in, In weight) noexcept {
+  /// `limit`: as fit.hpp says.
+  static ScaledFit searched(In in, In weight, double limit) noexcept {
     ScaledFit fit;
+    fit.limit_ = limit;
     std::array<double, SubBlocks> ideal;
     double largest = 0;
     for (std::size_t j = 0; j < SubBlocks; ++j) {
-      ideal[j] = Codes::fit(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize));
+      ideal[j] = Codes::fit(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize), limit);
       largest = std::max(largest, std::fabs(ideal[j]));
     }
     fit.d = f16_nearest(largest / MaxScale);
@@ -76,8 +79,11 @@ struct ScaledFit {
   }
 
  private:
+  double limit_ = kNoLimit;
+
   double error_of(In in, In weight, std::size_t j) const noexcept {
-    return Codes::error(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize), scale(j));
+    return Codes::error(in.subspan(j * kSize, kSize), weight.subspan(j * kSize, kSize), scale(j),
+                        limit_);
   }
   double error(In in, In weight) const noexcept {
     double sum = 0;

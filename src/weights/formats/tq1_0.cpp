@@ -37,8 +37,8 @@ constexpr Place place(std::size_t i) noexcept {
   return {48 + (i - 240) % 4, (i - 240) / 4};
 }
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
-  block.d = f16_nearest(fit_ternary(in, weight));
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
+  block.d = f16_nearest(fit_ternary(in, weigh.error));
   const double d = base::f16_to_f32(block.d), inverse = d > 0 ? 1 / d : 0;
   std::array<unsigned, 52> numbers{};  // the digits as whole numbers below 243
   for (std::size_t i = 0; i < in.size(); ++i) {

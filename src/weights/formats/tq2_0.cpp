@@ -19,9 +19,9 @@ namespace {
 
 using Block = BlockTQ2_0;
 
-void encode(ConstElements<Block> in, ConstElements<Block> weight, Block& block) noexcept {
+void encode(ConstElements<Block> in, const Weighing<Block>& weigh, Block& block) noexcept {
   block = {};
-  block.d = f16_nearest(fit_ternary(in, weight));
+  block.d = f16_nearest(fit_ternary(in, weigh.error));
   const double d = base::f16_to_f32(block.d), inverse = d > 0 ? 1 / d : 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
     put_strided_pair(block.qs, i, static_cast<unsigned>(int_code(in[i], inverse, -1, 1) + 1));
