@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the cpu kernels, beside what the machine can do in the same run: `memory_read` is a
 // plain read of the same amount of memory, and decode (one row) is to be read as a share of it;
-// `limit/f32` and `limit/int8` are the units that multiply, for many rows and for attention.
+// `limit/f32`, `limit/bf16` and `limit/int8` are the units that multiply, for many rows and for
+// attention. With one thread all rates are by CPU time.
 //
 //   kernels_bench --benchmark_filter='memory_read|limit|project/avx512/.*/rows:(1|512)/'
 //
@@ -26,7 +27,7 @@ namespace {
 
 /// More than any cache, so that one row's weights come from memory.
 constexpr std::size_t kStreamedBytes = std::size_t{512} << 20;
-/// For many rows: a matrix of a small model, read from the caches.
+/// For many rows (32 and more): a matrix of a small model, read from the caches.
 constexpr std::size_t kManyRowsOutputs = 2048;
 constexpr std::size_t kCols = 2048;
 constexpr std::size_t kChunkPanels = 4;
@@ -203,21 +204,22 @@ void register_all() {
   std::vector<int> thread_counts = {1};
   if (all > 1) thread_counts.push_back(all);
   for (const int threads : thread_counts) {
-    benchmark::RegisterBenchmark(("memory_read/threads:" + std::to_string(threads)).c_str(),
-                                 [=](benchmark::State& state) { memory_read(state, threads); })
-        ->UseRealTime();
+    auto* const bench =
+        benchmark::RegisterBenchmark(("memory_read/threads:" + std::to_string(threads)).c_str(),
+                                     [=](benchmark::State& state) { memory_read(state, threads); });
+    if (threads > 1) bench->UseRealTime();
   }
   for (const base::Isa isa : base::available_isas(base::cpu_features())) {
     const std::string name(base::to_string(isa));
     for (const weights::Format format : weights::kFormats) {
-      for (const std::size_t rows : {1, 4, 512}) {
+      for (const std::size_t rows : {1, 2, 4, 8, 16, 32, 64, 512}) {
         for (const int threads : thread_counts) {
-          benchmark::RegisterBenchmark(
+          auto* const bench = benchmark::RegisterBenchmark(
               ("project/" + name + "/" + std::string(weights::traits(format).name) +
                "/rows:" + std::to_string(rows) + "/threads:" + std::to_string(threads))
                   .c_str(),
-              [=](benchmark::State& state) { project(state, isa, format, rows, threads); })
-              ->UseRealTime();
+              [=](benchmark::State& state) { project(state, isa, format, rows, threads); });
+          if (threads > 1) bench->UseRealTime();
         }
       }
     }
@@ -228,6 +230,9 @@ void register_all() {
     if (run_f32_limit(isa, 1) > 0) {
       add("limit/f32", [](auto& s, base::Isa i) { multiply_limit(s, i, run_f32_limit); });
       add("limit/int8", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int8_limit); });
+    }
+    if (run_bf16_limit(isa, 1) > 0) {
+      add("limit/bf16", [](auto& s, base::Isa i) { multiply_limit(s, i, run_bf16_limit); });
     }
     add("quantize", quantize);
     for (const std::size_t queries : {1u, 8u, 64u}) {

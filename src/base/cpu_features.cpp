@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cpu_features.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "base/raise.hpp"
@@ -100,6 +102,9 @@ CpuFeatures detect() noexcept {
 
 #endif
 
+constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512,
+                            Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
+
 bool allows(const CpuFeatures& f, Isa isa) noexcept {
   switch (isa) {
     case Isa::kScalar:
@@ -109,6 +114,10 @@ bool allows(const CpuFeatures& f, Isa isa) noexcept {
     case Isa::kAvx512:
       return allows(f, Isa::kAvx2) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq &&
              f.avx512vnni;
+    case Isa::kAvx512Bf16:
+      return allows(f, Isa::kAvx512) && f.avx512bf16;
+    case Isa::kAmx:
+      return allows(f, Isa::kAvx512) && f.amx_tile && f.amx_bf16;
     case Isa::kNeon:
       return f.neon && f.neon_dotprod && f.neon_fp16;
   }
@@ -125,6 +134,10 @@ std::string_view to_string(Isa isa) noexcept {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512bf16";
+    case Isa::kAmx:
+      return "amx";
     case Isa::kNeon:
       return "neon";
   }
@@ -138,7 +151,7 @@ const CpuFeatures& cpu_features() noexcept {
 
 std::vector<Isa> available_isas(const CpuFeatures& features) {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
+  for (Isa isa : kAllIsas) {
     if (allows(features, isa)) isas.push_back(isa);
   }
   return isas;
@@ -146,16 +159,30 @@ std::vector<Isa> available_isas(const CpuFeatures& features) {
 
 Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
   const std::vector<Isa> available = available_isas(features);
-  if (cap.empty()) return available.back();
+  if (cap.empty()) {
+    Isa best = Isa::kScalar;
+    for (const Isa isa : available) {
+      if (isa != Isa::kAmx && isa != Isa::kAvx512Bf16) best = isa;
+    }
+    return best;
+  }
   std::string names;
   for (Isa isa : available) {
     if (to_string(isa) == cap) return isa;
     if (!names.empty()) names += ", ";
     names += to_string(isa);
   }
-  const bool known = cap == "avx2" || cap == "avx512" || cap == "neon";
+  const bool known = std::any_of(std::begin(kAllIsas), std::end(kAllIsas),
+                                 [&](Isa isa) { return to_string(isa) == cap; });
   raise(ErrorKind::kUsage, "LEMMA_ISA: '{}' is {}; available here: {}", cap,
         known ? "not available on this machine" : "not an instruction set that lemma knows", names);
+}
+
+std::vector<Isa> tested_isas() {
+  std::vector<Isa> isas = available_isas(cpu_features());
+  const char* const amx = std::getenv("LEMMA_TEST_AMX");
+  if (amx == nullptr || std::string_view(amx) != "1") std::erase(isas, Isa::kAmx);
+  return isas;
 }
 
 Isa best_isa() {

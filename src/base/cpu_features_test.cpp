@@ -65,6 +65,16 @@ TEST(CpuFeatures, ChooseTheHighestLevelUnlessCapped) {
   EXPECT_EQ(choose_isa(avx512_machine(), "scalar"), Isa::kScalar);
 }
 
+TEST(CpuFeatures, ChooseBf16AndTilesOnlyWhenAskedFor) {
+  CpuFeatures f = avx512_machine();
+  f.avx512bf16 = f.amx_tile = f.amx_bf16 = true;
+  EXPECT_THAT(available_isas(f),
+              ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx));
+  EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512);
+  EXPECT_EQ(choose_isa(f, "avx512bf16"), Isa::kAvx512Bf16);
+  EXPECT_EQ(choose_isa(f, "amx"), Isa::kAmx);
+}
+
 TEST(CpuFeatures, RefuseACapThatIsUnknownOrAbsentAndListWhatThereIs) {
   EXPECT_THAT(refusal(avx2_machine(), "avx512"),
               AllOf(HasSubstr("'avx512'"), HasSubstr("not available"), HasSubstr("scalar, avx2")));
@@ -82,7 +92,7 @@ TEST(CpuFeatures, FollowTheEnvironmentVariable) {
   ::setenv("LEMMA_ISA", "riscv", 1);
   EXPECT_THROW(best_isa(), Error);
   ::unsetenv("LEMMA_ISA");
-  EXPECT_EQ(best_isa(), available_isas(cpu_features()).back());
+  EXPECT_EQ(best_isa(), choose_isa(cpu_features(), ""));
   if (before) ::setenv("LEMMA_ISA", saved.c_str(), 1);
 }
 

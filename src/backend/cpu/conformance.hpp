@@ -32,7 +32,12 @@ struct Case {
   Program program;   ///< weight ids are indexes into `weights`
   std::string site;  ///< the site to compare; "logits" for the head's
   algorithm::Tolerance tolerance;
+  /// On a level that rounds what meets F16 and BF16 weights to bf16, and those weights with it.
+  algorithm::Tolerance rounded = tolerance;
 };
+
+/// How far `c` may be off on a level of kernels.
+algorithm::Tolerance bound(const Case& c, bool rounds_to_bf16);
 
 /// Random weights and the operations around them.
 class CaseBuilder {
@@ -56,6 +61,9 @@ class CaseBuilder {
   Program& program() { return case_.program; }
   /// The case, compared at `site`.
   Case finish(Tensor site, algorithm::Tolerance tolerance);
+  /// The same where products with weights in `format` are `exact`, or if it is quantized `int8`.
+  Case finish(Tensor site, weights::Format format, algorithm::Tolerance exact,
+              algorithm::Tolerance int8);
   Case finish_with_logits(algorithm::Tolerance tolerance);
 
   static constexpr std::uint64_t kVocabulary = 97;

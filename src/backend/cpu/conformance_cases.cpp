@@ -81,14 +81,29 @@ Tensor CaseBuilder::project(Tensor in, std::uint32_t width, Format format) {
 
 Case CaseBuilder::finish(Tensor site, Tolerance tolerance) {
   case_.site = case_.program.tensors[static_cast<std::size_t>(site.id)].name;
-  case_.tolerance = tolerance;
+  case_.tolerance = case_.rounded = tolerance;
   return std::move(case_);
+}
+
+// Rounding to bf16 moves a number by at most 2^-8 of itself, with a standard deviation of 0.72 *
+// 2^-8 / sqrt 3 = 1.6e-3. Weights and activations both do: 2.3e-3 of the output's size.
+// tolerance::kInt8Project is made of 1.3e-2, with the same margins.
+constexpr double kBf16OfInt8 = 0.18;
+
+Case CaseBuilder::finish(Tensor site, Format format, Tolerance exact, Tolerance int8) {
+  Case done = finish(site, is_float(format) ? exact : int8);
+  if (format != Format::kF32 && is_float(format)) done.rounded = exact + kBf16OfInt8 * int8;
+  return done;
+}
+
+Tolerance bound(const Case& c, bool rounds_to_bf16) {
+  return rounds_to_bf16 ? c.rounded : c.tolerance;
 }
 
 Case CaseBuilder::finish_with_logits(Tolerance tolerance) {
   case_.site = "logits";
   case_.program.vocabulary = kVocabulary;
-  case_.tolerance = tolerance;
+  case_.tolerance = case_.rounded = tolerance;
   return std::move(case_);
 }
 
@@ -133,7 +148,7 @@ Case project_case(Format format, std::uint32_t cols, bool bias, float clamp) {
   op.outputs.push_back({b.weight(format, 301, cols, WeightUse::kMatrix, scale),
                         bias ? b.vector(301) : kNoWeight, out});
   b.add(op);
-  return b.finish(out, is_float(format) ? tolerance::project(cols) : tolerance::kInt8Project);
+  return b.finish(out, format, tolerance::project(cols), tolerance::kInt8Project);
 }
 
 Case rotate_case(const algorithm::RopeSpec& rope, std::uint32_t head_dim, bool inverse) {
@@ -185,7 +200,7 @@ Case mlp_case(algorithm::Activation activation, bool gated, Format format) {
   op.in = b.embed(width);
   op.out = b.tensor(width);
   b.add(op);
-  return b.finish(op.out, is_float(format) ? tolerance::mlp(width, hidden) : tolerance::kInt8Mlp);
+  return b.finish(op.out, format, tolerance::mlp(width, hidden), tolerance::kInt8Mlp);
 }
 
 Case add_case() {
@@ -200,7 +215,12 @@ Case head_case(Format format, float softcap) {
   const Tensor in = b.embed(256);
   b.add(Head{b.weight(format, CaseBuilder::kVocabulary, 256, WeightUse::kMatrix, 0.2f),
              b.vector(CaseBuilder::kVocabulary), 0.5f, softcap, in});
-  return b.finish_with_logits(is_float(format) ? tolerance::head(256) : tolerance::kInt8Project);
+  Case done =
+      b.finish_with_logits(is_float(format) ? tolerance::head(256) : tolerance::kInt8Project);
+  if (is_float(format) && format != Format::kF32) {
+    done.rounded = tolerance::head(256) + kBf16OfInt8 * tolerance::kInt8Project;
+  }
+  return done;
 }
 
 Case decoder_case(Format format) {
@@ -262,11 +282,15 @@ Case decoder_case(Format format) {
   b.program().hidden = last;
   b.add(Head{b.weight(format, CaseBuilder::kVocabulary, width, WeightUse::kMatrix, 0.05f),
              kNoWeight, 1.f, 0.f, last});
-  if (is_float(format)) return b.finish_with_logits(tolerance::logits(layers));
   // Per layer five int8 products (q and k count once, in the scores) join the stream as independent
   // errors, and the head adds one; the norms keep their relative size.
-  return b.finish_with_logits(
-      {0.0, std::sqrt(5.0 * layers + 1.0) * tolerance::kInt8Project.absolute_of_max});
+  const Tolerance int8{0.0,
+                       std::sqrt(5.0 * layers + 1.0) * tolerance::kInt8Project.absolute_of_max};
+  Case done = b.finish_with_logits(is_float(format) ? tolerance::logits(layers) : int8);
+  if (is_float(format) && format != Format::kF32) {
+    done.rounded = tolerance::logits(layers) + kBf16OfInt8 * int8;
+  }
+  return done;
 }
 
 }  // namespace lemma::backend::conformance

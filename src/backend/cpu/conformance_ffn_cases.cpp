@@ -86,7 +86,7 @@ Case mlp_hidden_case(Format format, bool gated) {
   op.out = b.tensor(64);
   op.hidden = b.tensor(96);
   b.add(op);
-  return b.finish(op.hidden, is_float(format) ? tolerance::mlp(64, 96) : tolerance::kInt8Mlp);
+  return b.finish(op.hidden, format, tolerance::mlp(64, 96), tolerance::kInt8Mlp);
 }
 
 Case project_groups_case(Format format, std::uint32_t in, std::uint32_t out, bool shared = false) {
@@ -99,7 +99,7 @@ Case project_groups_case(Format format, std::uint32_t in, std::uint32_t out, boo
   op.weight = matrix(b, format, shared ? out : 3 * out, in);
   op.out = b.tensor(3 * out);
   b.add(op);
-  return b.finish(op.out, is_float(format) ? tolerance::project(in) : tolerance::kInt8Project);
+  return b.finish(op.out, format, tolerance::project(in), tolerance::kInt8Project);
 }
 
 /// Every row sees to the end of its sequence's rows of the step.
@@ -197,9 +197,8 @@ Case experts_case(const ExpertsShape& shape, const std::string& name) {
   op.out = b.tensor(shape.width);
   if (shape.shows_hidden) op.hidden = b.tensor(kChosen * shape.hidden);
   b.add(op);
-  return b.finish(
-      shape.shows_hidden ? op.hidden : op.out,
-      is_float(shape.format) ? tolerance::mlp(shape.width, shape.hidden) : tolerance::kInt8Mlp);
+  return b.finish(shape.shows_hidden ? op.hidden : op.out, shape.format,
+                  tolerance::mlp(shape.width, shape.hidden), tolerance::kInt8Mlp);
 }
 
 std::vector<Case> experts_cases() {

@@ -117,7 +117,8 @@ Case streams_case(Format format, bool learned_exit) {
   leave.in = streams;
   leave.out = b.tensor(kWidth);
   b.add(leave);
-  return b.finish(leave.out, 3.0 * tolerance::hyper_connection(kStreams * kWidth));
+  return b.finish(leave.out, format, 3.0 * tolerance::hyper_connection(kStreams * kWidth),
+                  3.0 * tolerance::kInt8Project);
 }
 
 Case mix_residual_case(std::uint32_t blocks) {

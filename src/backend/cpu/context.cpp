@@ -40,9 +40,13 @@ std::size_t widest_quantized(const backend::Program& program, const std::deque<W
   return widest;
 }
 
-bool token_classes_differ(const KernelTable& kernels) noexcept {
-  return std::any_of(std::begin(kernels.project), std::end(kernels.project),
-                     [](const auto& by_class) { return by_class[0] != by_class[1]; });
+/// Whether the class of a token changes how any of the weights is multiplied.
+bool token_classes_differ(const KernelTable& kernels, const std::deque<Weight>& weights) noexcept {
+  return std::any_of(weights.begin(), weights.end(), [&](const Weight& weight) {
+    const auto& by_class = kernels.project[static_cast<std::size_t>(weight.kernel)];
+    const bool packed = weight.product == Product::kFloat || weight.product == Product::kInt8;
+    return packed && by_class[0] != by_class[1];
+  });
 }
 
 }  // namespace
@@ -93,7 +97,7 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
       failed_(rows, kNowhere),
       runs_(rows),
       blocks_(rows),
-      classes_differ_(token_classes_differ(table)),
+      classes_differ_(token_classes_differ(table, held)),
       shares_(kMaxPhases * static_cast<std::size_t>(threads.threads())) {
   results_.reserve(rows);
   for (const algorithm::RopeSpec& rope : recorded.ropes) {

@@ -46,7 +46,8 @@ class CpuBackend final : public backend::Backend {
  public:
   CpuBackend(const CpuOptions& options, const Threads& threads)
       : isa_(choose(options)),
-        kernels_(kernels(isa_)),
+        kernels_(options.numerics == backend::Numerics::kStrict ? strict_kernels(isa_)
+                                                                : kernels(isa_)),
         numerics_(options.numerics),
         repack_(options.repack),
         mapped_(options.mapped),

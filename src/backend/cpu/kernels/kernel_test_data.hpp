@@ -98,7 +98,7 @@ inline std::string isa_name(const ::testing::TestParamInfo<base::Isa>& info) {
 }
 
 inline std::vector<base::Isa> testable_isas() {
-  return base::available_isas(base::cpu_features());
+  return base::tested_isas();
 }
 
 }  // namespace lemma::cpu

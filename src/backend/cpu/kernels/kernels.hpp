@@ -47,7 +47,9 @@ struct QuantizedRows {
   std::int8_t* codes = nullptr;  ///< [rows, cols], each in [-127, 127]
   float* scales = nullptr;       ///< [rows, cols / 32]
   float* scaled_sums = nullptr;  ///< [rows, cols / 32]: scale * (sum of the group's codes)
-  std::int32_t* sums = nullptr;  ///< [rows, cols / 32, 3]: codes of the group, of its two halves
+  /// [rows, cols / 32, 3]: the sum of the group's codes, that of its first half, and both halves'
+  /// as 16-bit numbers, the first in the lower bits.
+  std::int32_t* sums = nullptr;
 };
 
 /// out[r, o] = weights[o] . x[r] for consecutive panels of packed weights.
@@ -62,6 +64,32 @@ struct ProjectJob {
   QuantizedRows quantized;  ///< [rows, cols]: quantized formats
   float* out = nullptr;     ///< [rows, outputs]
   std::size_t out_stride = 0;
+};
+
+/// Groups of 32 columns that are expanded at a time: two panels then have 64 KiB of codes, which
+/// stay in the second cache. Fewer would fit the first, but every tile's sums would travel more.
+inline constexpr std::size_t kExpandedGroups = 64;
+
+/// A panel of quantized weights taken apart for many rows. A weight is (code - offset) * scale,
+/// minus a minimum; see ExpandKernel.
+struct ExpandedPanel {
+  alignas(64) std::byte codes[kExpandedGroups * 512];  ///< [groups][8][16][4]
+  alignas(64) float scales[kExpandedGroups * 32];      ///< [groups][parts][16] or [groups / 8][16]
+  alignas(64) float minimums[kExpandedGroups * 16];    ///< [groups][16] or [groups / 8][16]
+  /// Folded: [groups][16] pairs of 16 bits, the minimums of the halves in units of `minimums`.
+  alignas(64) std::byte pairs[kExpandedGroups * 64];
+};
+
+/// How panels of one layout are expanded.
+struct ExpandKernel {
+  /// Groups [begin, end) of a panel of `cols` columns, at most kExpandedGroups.
+  void (*expand)(const std::byte* panel, std::size_t cols, std::size_t begin, std::size_t end,
+                 ExpandedPanel& to) = nullptr;
+  /// What every code has too much; codes are then bytes in 0..255, and signed where it is 0.
+  std::int32_t offset = 0;
+  std::size_t parts = 1;  ///< scales of a group
+  bool minimum = false;
+  bool folded = false;  ///< scales of 16 columns are in the codes, and one in 256 columns is left
 };
 
 /// Memory to be asked for while other rows are read, as many rows of as many lines: line l of row r
@@ -150,6 +178,7 @@ struct KernelTable {
   const char* name;
 
   void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
+  ExpandKernel expand[kWeightKernels];  ///< of quantized formats
   void (*product)(const ProductJob& job);
   void (*product16[kFormats16])(const ProductJob& job);
   /// Rounds `n` (a multiple of 32) elements to the int8 form.
@@ -217,9 +246,18 @@ struct KernelTable {
                     std::size_t n, float* out);
 };
 
+/// What a level adds to the one below it: other arithmetic for entered rows of some layouts, which
+/// the design allows for F16, BF16 and quantized weights. Null: as below.
+struct EnteredKernels {
+  const char* name;
+  void (*project[kWeightKernels])(const ProjectJob& job);
+};
+
 extern const KernelTable kScalarKernels;
-extern const KernelTable kAvx2Kernels;    ///< x86-64 builds
-extern const KernelTable kAvx512Kernels;  ///< x86-64 builds
-extern const KernelTable kNeonKernels;    ///< AArch64 builds
+extern const KernelTable kAvx2Kernels;           ///< x86-64 builds
+extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
+extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
+extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels
+extern const KernelTable kNeonKernels;           ///< AArch64 builds
 
 }  // namespace lemma::cpu

@@ -14,6 +14,7 @@ struct Simd {
   // Sixteen registers: 4 x 2 sums of f32 products leave room for weights and a value.
   static constexpr std::size_t kProductRows = 4;
   static constexpr std::size_t kProductColumns4 = 2;
+  static constexpr std::size_t kFloatRows = 3;  // three rows of two chains of two vectors
   // Four rows of two i32 sums; the f32 sums, touched once in 32 columns, may live on the stack.
   static constexpr std::size_t kInt8Rows = 4;
   static constexpr std::size_t kExpandFrom = 48;
@@ -29,6 +30,7 @@ struct Simd {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
   static void store(float* out, F x) { _mm256_storeu_ps(out, x); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
@@ -74,7 +76,7 @@ struct Simd {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(at)));
   }
 
-  static I zero_int() { return _mm256_setzero_si256(); }
+  static I set_int(std::int32_t x) { return _mm256_set1_epi32(x); }
   static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
   static I splat4(const std::int8_t* a) {
     std::int32_t quad;
@@ -102,7 +104,24 @@ struct Simd {
   }
   static I lookup(Table t, I x) { return _mm256_shuffle_epi8(t, x); }
 
-  static constexpr int kSignedOffsetShift = -1;
+  static I factors(const std::byte* at) {
+    return _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes(at)), _mm256_set1_epi32(0x01010101));
+  }
+  /// The lower byte of a product of 16 bits depends on the factors' lower bytes alone.
+  static I times(I x, I factor) {
+    const I low = _mm256_set1_epi16(0xff);
+    const I even = _mm256_and_si256(_mm256_mullo_epi16(x, factor), low);
+    const I odd = _mm256_mullo_epi16(_mm256_srli_epi16(x, 8), factor);
+    return _mm256_or_si256(even, _mm256_slli_epi16(odd, 8));
+  }
+  template <int From>
+  static I less_than(I x) {
+    return _mm256_sub_epi8(_mm256_set1_epi8(From), x);
+  }
+  static I as_signed(I x) { return x; }
+
+  static constexpr int kSignedOffset = 0;
+  static constexpr bool kDotsAreOne = false;
   /// Products are added in pairs with saturation at 16 bits: 2 * 127 * 127 = 32258 stays below.
   static I dot_unsigned(I sum, I w, I a) {
     const I pairs = _mm256_maddubs_epi16(w, a);
@@ -112,10 +131,11 @@ struct Simd {
   static I dot_signed(I sum, I w, I a) {
     return dot_unsigned(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
   }
-  template <int Shift>
-  static I minus_shifted(const std::int32_t* sum) {
-    return _mm256_set1_epi32(-(*sum * (1 << Shift)));
+  static I pairs_u8(const std::byte* low, const std::byte* high) {
+    return _mm256_or_si256(_mm256_cvtepu8_epi32(bytes(low)),
+                           _mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes(high)), 16));
   }
+  static I dot_pairs(I a, I b) { return _mm256_madd_epi16(a, b); }
 
  private:
   static __m128i bytes(const std::byte* at) {

@@ -14,6 +14,7 @@ struct Simd {
   // 8 rows: eight f32 and eight i32 sums, one vector of weights and scratch in 32 registers.
   static constexpr std::size_t kProductRows = 8;
   static constexpr std::size_t kProductColumns4 = 4;
+  static constexpr std::size_t kFloatRows = 8;
   static constexpr std::size_t kInt8Rows = 8;
   static constexpr std::size_t kExpandFrom = 48;
   using F = __m512;
@@ -28,6 +29,7 @@ struct Simd {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
   static void store(float* out, F x) { _mm512_storeu_ps(out, x); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
@@ -111,7 +113,7 @@ struct Simd {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(at)));
   }
 
-  static I zero_int() { return _mm512_setzero_si512(); }
+  static I set_int(std::int32_t x) { return _mm512_set1_epi32(x); }
   static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
   static I splat4(const std::int8_t* a) {
     std::int32_t four;
@@ -122,9 +124,7 @@ struct Simd {
   static void store_codes(std::byte* to, I x) { _mm512_storeu_si512(to, x); }
   /// VNNI multiplies unsigned by signed: flipping the top bit turns w into w + 128, and every dot
   /// is then 128 times the sum of the activations too large.
-  static I signed_codes(const std::byte* at) {
-    return _mm512_xor_si512(codes(at), _mm512_set1_epi8(-128));
-  }
+  static I signed_codes(const std::byte* at) { return as_signed(codes(at)); }
   template <int Count, int From, int To = 0>
   static I bits(I x) {
     const I mask = _mm512_set1_epi8(static_cast<char>(((1 << Count) - 1) << To));
@@ -141,13 +141,31 @@ struct Simd {
   }
   static I lookup(Table t, I x) { return _mm512_shuffle_epi8(t, x); }
 
-  static constexpr int kSignedOffsetShift = 7;
+  static I factors(const std::byte* at) {
+    return _mm512_mullo_epi32(_mm512_cvtepu8_epi32(bytes(at)), _mm512_set1_epi32(0x01010101));
+  }
+  /// The lower byte of a product of 16 bits depends on the factors' lower bytes alone.
+  static I times(I x, I factor) {
+    const I low = _mm512_set1_epi16(0xff);
+    const I even = _mm512_and_si512(_mm512_mullo_epi16(x, factor), low);
+    const I odd = _mm512_mullo_epi16(_mm512_srli_epi16(x, 8), factor);
+    return _mm512_or_si512(even, _mm512_slli_epi16(odd, 8));
+  }
+  template <int From>
+  static I less_than(I x) {
+    return _mm512_sub_epi8(_mm512_set1_epi8(From), x);
+  }
+  static I as_signed(I x) { return _mm512_xor_si512(x, _mm512_set1_epi8(-128)); }
+
+  static constexpr int kSignedOffset = 128;
+  static constexpr bool kDotsAreOne = true;
   static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
   static I dot_signed(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
-  template <int Shift>
-  static I minus_shifted(const std::int32_t* sum) {
-    return _mm512_set1_epi32(-(*sum * (1 << Shift)));
+  static I pairs_u8(const std::byte* low, const std::byte* high) {
+    return _mm512_or_si512(_mm512_cvtepu8_epi32(bytes(low)),
+                           _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes(high)), 16));
   }
+  static I dot_pairs(I a, I b) { return _mm512_madd_epi16(a, b); }
 
  private:
   /// The low and the high halves of 16 pairs, as f32.

@@ -14,6 +14,7 @@ struct Simd {
   // 4 x 4 sums of f32 products in 32 registers; two rows of four i32 and four f32 sums.
   static constexpr std::size_t kProductRows = 4;
   static constexpr std::size_t kProductColumns4 = 4;
+  static constexpr std::size_t kFloatRows = 3;
   static constexpr std::size_t kInt8Rows = 2;
   static constexpr std::size_t kExpandFrom = 48;
   using F = float32x4_t;
@@ -28,6 +29,7 @@ struct Simd {
     return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
   }
   static void store(float* out, F x) { vst1q_f32(out, x); }
+  static F add(F a, F b) { return vaddq_f32(a, b); }
   static F mul(F a, F b) { return vmulq_f32(a, b); }
   static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
   static F fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
@@ -53,16 +55,13 @@ struct Simd {
     __builtin_memcpy(&x, at, 16);
     return x;
   }
-  static F load_u8(const std::byte* at) {
-    const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(four(at)));
-    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
-  }
+  static F load_u8(const std::byte* at) { return vcvtq_f32_u32(four_u8(at)); }
   static F load_s8(const std::byte* at) {
     const int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(four(at)));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
   }
 
-  static I zero_int() { return vdupq_n_s32(0); }
+  static I set_int(std::int32_t x) { return vdupq_n_s32(x); }
   static F to_float(I x) { return vcvtq_f32_s32(x); }
   static I splat4(const std::int8_t* a) {
     return vreinterpretq_s32_u32(vdupq_n_u32(four(reinterpret_cast<const std::byte*>(a))));
@@ -90,17 +89,36 @@ struct Simd {
     return vreinterpretq_s32_s8(vqtbl1q_s8(t, vreinterpretq_u8_s32(x)));
   }
 
-  static constexpr int kSignedOffsetShift = -1;
+  static I factors(const std::byte* at) {
+    return vreinterpretq_s32_u32(vmulq_n_u32(four_u8(at), 0x01010101u));
+  }
+  static I times(I x, I factor) {
+    return vreinterpretq_s32_s8(vmulq_s8(vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(factor)));
+  }
+  template <int From>
+  static I less_than(I x) {
+    return vreinterpretq_s32_s8(vsubq_s8(vdupq_n_s8(From), vreinterpretq_s8_s32(x)));
+  }
+  static I as_signed(I x) { return x; }
+
+  static constexpr int kSignedOffset = 0;
+  static constexpr bool kDotsAreOne = true;
   static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }  // 0..127 are signed too
   static I dot_signed(I sum, I w, I a) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
   }
-  template <int Shift>
-  static I minus_shifted(const std::int32_t* sum) {
-    return vdupq_n_s32(-(*sum * (1 << Shift)));
+  static I pairs_u8(const std::byte* low, const std::byte* high) {
+    return vreinterpretq_s32_u32(vorrq_u32(four_u8(low), vshlq_n_u32(four_u8(high), 16)));
+  }
+  static I dot_pairs(I a, I b) {
+    const int16x8_t x = vreinterpretq_s16_s32(a), y = vreinterpretq_s16_s32(b);
+    return vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
   }
 
  private:
+  static uint32x4_t four_u8(const std::byte* at) {
+    return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four(at))))));
+  }
   static std::uint32_t four(const std::byte* at) {
     std::uint32_t bytes;
     __builtin_memcpy(&bytes, at, 4);

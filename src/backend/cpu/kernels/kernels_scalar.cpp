@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels for any processor: vectors of one lane. This file is also the specification of `Simd`:
 // the other instruction sets give the same members at their own width.
+#define LEMMA_ROLLED 1
 #include "backend/cpu/kernels/make_table.hpp"
 
 namespace lemma::cpu {
@@ -11,6 +12,7 @@ struct Simd {
   static constexpr std::size_t kLanes = 1;            ///< f32 lanes; divides 16
   static constexpr std::size_t kProductRows = 4;      ///< tallest tile of f32 products
   static constexpr std::size_t kProductColumns4 = 1;  ///< vectors beside each other at 4 rows
+  static constexpr std::size_t kFloatRows = 1;        ///< tallest tile of f32 with packed weights
   static constexpr std::size_t kInt8Rows = 1;         ///< tallest tile of int8 products
   /// Rows from which packed int8 panels are expanded, once for all; 0: never. No bits depend on it.
   static constexpr std::size_t kExpandFrom = 0;
@@ -27,6 +29,7 @@ struct Simd {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
   }
   static void store(float* out, F x) { *out = x; }
+  static F add(F a, F b) { return a + b; }
   static F mul(F a, F b) { return a * b; }
   static F fma(F a, F b, F c) { return a * b + c; }   ///< fused where the instruction set can
   static F fnma(F a, F b, F c) { return c - a * b; }  ///< c - a * b
@@ -51,7 +54,7 @@ struct Simd {
     return static_cast<float>(static_cast<std::int8_t>(*at));
   }
 
-  static I zero_int() { return 0; }
+  static I set_int(std::int32_t x) { return x; }
   static F to_float(I x) { return static_cast<float>(x); }
   static I splat4(const std::int8_t* a) {  ///< the same 4 bytes in every lane
     I x;
@@ -94,9 +97,24 @@ struct Simd {
     return x;
   }
 
+  // Bytes of weights times small factors, modulo 256.
+  static I factors(const std::byte* at) {  ///< of kLanes bytes each, four times
+    return static_cast<I>(static_cast<std::uint32_t>(static_cast<std::uint8_t>(*at)) * 0x01010101u);
+  }
+  static I times(I x, I factor) {
+    return bytewise(x,
+                    [&](std::uint32_t byte) { return byte * static_cast<std::uint32_t>(factor); });
+  }
+  template <int From>
+  static I less_than(I x) {  ///< From - x
+    return bytewise(x, [](std::uint32_t byte) { return From - byte; });
+  }
+  static I as_signed(I x) { return x; }  ///< prepared for dot_signed as by signed_codes
+
   /// Per lane: sum + the dot product of 4 weights and 4 activations. dot_unsigned takes weights in
-  /// 0..127. dot_signed may be off by (sum of the activations) << kSignedOffsetShift; -1: exact.
-  static constexpr int kSignedOffsetShift = -1;
+  /// 0..127. dot_signed is too large by the sum of the activations times kSignedOffset.
+  static constexpr int kSignedOffset = 0;
+  static constexpr bool kDotsAreOne = true;  ///< dot_unsigned and dot_signed do the same
   static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }
   static I dot_signed(I sum, I w, I a) {
     std::int8_t x[4], y[4];
@@ -104,13 +122,26 @@ struct Simd {
     __builtin_memcpy(y, &a, 4);
     return sum + x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3];
   }
-  /// -(*sum << Shift) in every lane.
-  template <int Shift>
-  static I minus_shifted(const std::int32_t* sum) {
-    return -(*sum * (1 << Shift));
+  /// kLanes bytes from each place as pairs of 16 bits, and the dot product of two such pairs.
+  static I pairs_u8(const std::byte* low, const std::byte* high) {
+    return static_cast<std::uint8_t>(*low) | static_cast<std::uint8_t>(*high) << 16;
+  }
+  static I dot_pairs(I a, I b) {
+    std::int16_t x[2], y[2];
+    __builtin_memcpy(x, &a, 4);
+    __builtin_memcpy(y, &b, 4);
+    return x[0] * y[0] + x[1] * y[1];
   }
 
  private:
+  template <typename Body>
+  static I bytewise(I x, const Body& body) {
+    std::uint8_t bytes[4];
+    __builtin_memcpy(bytes, &x, 4);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(body(byte));
+    __builtin_memcpy(&x, bytes, 4);
+    return x;
+  }
   static F widen(std::uint32_t half) {
     const std::uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
     if (magnitude >= 0x7c00u) {  // infinity, or NaN made quiet

@@ -10,47 +10,60 @@
 #include "backend/cpu/kernels/attention.hpp"
 #include "backend/cpu/kernels/kernels.hpp"
 #include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/project_expanded.hpp"
+#include "backend/cpu/kernels/project_floats.hpp"
 #include "backend/cpu/kernels/project_formats.hpp"
-#include "backend/cpu/kernels/project_int8.hpp"
 #include "backend/cpu/kernels/project_panels.hpp"
 #include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
 
 namespace lemma::cpu {
 
+/// Puts one layout's kernels into the table.
+template <typename Simd, typename Panel>
+constexpr void put_int8(KernelTable& table, WeightKernel kernel) {
+  const auto at = static_cast<std::size_t>(kernel);
+  for (auto& project : table.project[at]) project = project_int8<Simd, Panel>;
+  table.expand[at] = kExpand<Simd, Panel>;
+}
+template <typename Simd, typename Element>
+constexpr void put_floats(KernelTable& table, WeightKernel kernel) {
+  for (auto& project : table.project[static_cast<std::size_t>(kernel)]) {
+    project = project_floats<Simd, Element>;
+  }
+}
+
+template <typename Simd>
+constexpr void put_projections(KernelTable& table) {
+  put_floats<Simd, float>(table, WeightKernel::kF32);
+  put_floats<Simd, F16>(table, WeightKernel::kF16);
+  put_floats<Simd, BF16>(table, WeightKernel::kBF16);
+  put_int8<Simd, PanelQ8_0<Simd>>(table, WeightKernel::kQ8_0);
+  put_int8<Simd, PanelQ4_0<Simd>>(table, WeightKernel::kQ4_0);
+  put_int8<Simd, PanelQ4_K<Simd>>(table, WeightKernel::kQ4_K);
+  put_int8<Simd, PanelQ6_K<Simd>>(table, WeightKernel::kQ6_K);
+  put_int8<Simd, PanelQ5_0<Simd>>(table, WeightKernel::kQ5_0);
+  put_int8<Simd, PanelOffset<Simd, false>>(table, WeightKernel::kQ4_1);
+  put_int8<Simd, PanelOffset<Simd, true>>(table, WeightKernel::kQ5_1);
+  put_int8<Simd, PanelQ2_K<Simd>>(table, WeightKernel::kQ2_K);
+  put_int8<Simd, PanelQ3_K<Simd>>(table, WeightKernel::kQ3_K);
+  put_int8<Simd, PanelQ5_K<Simd>>(table, WeightKernel::kQ5_K);
+  put_int8<Simd, PanelQ8_K<Simd>>(table, WeightKernel::kQ8_K);
+  put_int8<Simd, PanelTernary<Simd>>(table, WeightKernel::kTernary);
+  put_int8<Simd, PanelTable<Simd, 1, false>>(table, WeightKernel::kTable32);
+  put_int8<Simd, PanelTable<Simd, 2, false>>(table, WeightKernel::kTable16);
+  put_int8<Simd, PanelTable<Simd, 1, true>>(table, WeightKernel::kThree32);
+  put_int8<Simd, PanelTable<Simd, 2, true>>(table, WeightKernel::kThree16);
+  put_int8<Simd, PanelFloats<Simd, 1>>(table, WeightKernel::kFloats32);
+  put_int8<Simd, PanelFloats<Simd, 2>>(table, WeightKernel::kFloats16);
+}
+
 template <typename Simd>
 constexpr KernelTable make_table(const char* name) {
-  return KernelTable{
+  KernelTable table{
       .name = name,
-      .project = {{project_floats<Simd, float>, project_floats<Simd, float>},
-                  {project_floats<Simd, F16>, project_floats<Simd, F16>},
-                  {project_floats<Simd, BF16>, project_floats<Simd, BF16>},
-                  {project_int8<Simd, PanelQ8_0<Simd>>, project_int8<Simd, PanelQ8_0<Simd>>},
-                  {project_int8<Simd, PanelQ4_0<Simd>>, project_int8<Simd, PanelQ4_0<Simd>>},
-                  {project_int8<Simd, PanelQ4_K<Simd>>, project_int8<Simd, PanelQ4_K<Simd>>},
-                  {project_int8<Simd, PanelQ6_K<Simd>>, project_int8<Simd, PanelQ6_K<Simd>>},
-                  {project_int8<Simd, PanelQ5_0<Simd>>, project_int8<Simd, PanelQ5_0<Simd>>},
-                  {project_int8<Simd, PanelOffset<Simd, false>>,
-                   project_int8<Simd, PanelOffset<Simd, false>>},
-                  {project_int8<Simd, PanelOffset<Simd, true>>,
-                   project_int8<Simd, PanelOffset<Simd, true>>},
-                  {project_int8<Simd, PanelQ2_K<Simd>>, project_int8<Simd, PanelQ2_K<Simd>>},
-                  {project_int8<Simd, PanelQ3_K<Simd>>, project_int8<Simd, PanelQ3_K<Simd>>},
-                  {project_int8<Simd, PanelQ5_K<Simd>>, project_int8<Simd, PanelQ5_K<Simd>>},
-                  {project_int8<Simd, PanelQ8_K<Simd>>, project_int8<Simd, PanelQ8_K<Simd>>},
-                  {project_int8<Simd, PanelTernary<Simd>>, project_int8<Simd, PanelTernary<Simd>>},
-                  {project_int8<Simd, PanelTable<Simd, 1, false>>,
-                   project_int8<Simd, PanelTable<Simd, 1, false>>},
-                  {project_int8<Simd, PanelTable<Simd, 2, false>>,
-                   project_int8<Simd, PanelTable<Simd, 2, false>>},
-                  {project_int8<Simd, PanelTable<Simd, 1, true>>,
-                   project_int8<Simd, PanelTable<Simd, 1, true>>},
-                  {project_int8<Simd, PanelTable<Simd, 2, true>>,
-                   project_int8<Simd, PanelTable<Simd, 2, true>>},
-                  {project_int8<Simd, PanelFloats<Simd, 1>>,
-                   project_int8<Simd, PanelFloats<Simd, 1>>},
-                  {project_int8<Simd, PanelFloats<Simd, 2>>,
-                   project_int8<Simd, PanelFloats<Simd, 2>>}},
+      .project = {},
+      .expand = {},
       .product = product<Simd>,
       .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,
@@ -83,6 +96,8 @@ constexpr KernelTable make_table(const char* name) {
       .decode_bf16 = decode_16<Simd, BF16>,
       .decode_q8 = decode_q8<Simd>,
   };
+  put_projections<Simd>(table);
+  return table;
 }
 
 }  // namespace lemma::cpu

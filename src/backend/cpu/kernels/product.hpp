@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of f32 activations with weights that widen exactly to f32, for any instruction set:
-// `Simd` supplies the vectors; kernels_scalar.cpp shows every member that it must have. Simd types
-// stand in anonymous namespaces, which keeps everything made from these templates local to one
-// translation unit: code for one instruction set can never be linked into another.
+// Products of f32 rows with panels that widen exactly to f32 (attention's keys and values, weights
+// decoded for one product), for any instruction set: `Simd` supplies the vectors;
+// kernels_scalar.cpp shows every member that it must have. Simd types stand in anonymous
+// namespaces, which keeps everything made from these templates local to one translation unit: code
+// for one instruction set can never be linked into another.
 //
 // Each output is one chain: sum = 0; for k ascending: sum = fma(w[k], x[k], sum). The tile of R
 // rows and C vectors of columns only decides how many chains run side by side; it never touches
@@ -166,15 +167,6 @@ void product_16(const ProductJob& job) {
       ProductTile<Element>{reinterpret_cast<const Element*>(job.panel16), job.k_stride,
                            job.panel_stride, job.k, job.x, job.x_stride, job.out, job.out_stride,
                            job.columns, job.accumulate, job.ahead},
-      job.rows);
-}
-
-template <typename Simd, typename Element>
-void project_floats(const ProjectJob& job) {
-  product_panels<Simd>(
-      ProductTile<Element>{reinterpret_cast<const Element*>(job.panels), kPanelRows,
-                           job.panel_bytes / sizeof(Element), job.cols, job.x, job.x_stride,
-                           job.out, job.out_stride, job.outputs, false},
       job.rows);
 }
 

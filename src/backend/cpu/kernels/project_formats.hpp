@@ -8,7 +8,7 @@
 //   nibbles   [4][16][4] bytes: vector q holds quad q (low) and quad q + 4 (high)
 #pragma once
 
-#include "backend/cpu/kernels/project_int8.hpp"
+#include "backend/cpu/kernels/project_panels.hpp"
 
 namespace lemma::cpu {
 
@@ -31,20 +31,9 @@ typename Simd::I quad_of_nibbles(const std::byte* group, std::size_t v) {
       Simd::codes(group + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes));
 }
 
-/// What the readers of unsigned codes share.
-template <typename Simd, std::size_t Parts, int OffsetShift, bool Minimum>
-struct UnsignedCodes {
-  static constexpr std::size_t kParts = Parts;
-  static constexpr int kOffsetShift = OffsetShift;
-  static constexpr bool kMinimum = Minimum;
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_unsigned(sum, w, a);
-  }
-};
-
 /// Q4_1, Q5_1 (`High`), per 32 columns: [16] f16 d, [16] f16 -m, nibbles, bits in Q5_1.
 template <typename Simd, bool High>
-struct PanelOffset : UnsignedCodes<Simd, 1, -1, true> {
+struct PanelOffset : UnsignedCodes<Simd, 1, 0, true> {
   static constexpr std::size_t kCodes = 64;
   static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes + (High ? kBitBytes : 0);
   static constexpr std::size_t kSweep = kGroupBytes;
@@ -61,15 +50,16 @@ struct PanelOffset : UnsignedCodes<Simd, 1, -1, true> {
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::load_f16(panel + g * kGroupBytes + v * 2 * Simd::kLanes);
   }
-  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+  typename Simd::F minimum(std::size_t g, std::size_t v) const {
     return Simd::load_f16(panel + g * kGroupBytes + 32 + v * 2 * Simd::kLanes);
   }
 };
 
 /// Q2_K, per 256 columns: [16] f16 d, [16] f16 dmin, [16][16] u8 scales, [16][16] u8 minimums, then
-/// the pairs of 8 groups.
+/// the pairs of 8 groups. Folded: code * scale is at most 3 * 15.
 template <typename Simd>
-struct PanelQ2_K : UnsignedCodes<Simd, 2, -1, true> {
+struct PanelQ2_K : UnsignedCodes<Simd, 2, 0, true> {
+  static constexpr bool kFolded = true;
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 256, kCodes = kMinimums + 256;
   static constexpr std::size_t kBlock = kCodes + 8 * kPairBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
@@ -78,26 +68,39 @@ struct PanelQ2_K : UnsignedCodes<Simd, 2, -1, true> {
   PanelQ2_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
+  const std::byte* scales(std::size_t g, std::size_t part, std::size_t v) const {
+    return block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes;
+  }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return quad_of_pairs<Simd, Q>(group(g), v);
   }
-  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::mul(
-        Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
-        Simd::load_u8(block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  template <std::size_t Q>
+  typename Simd::I folded(std::size_t g, std::size_t v) const {
+    return Simd::times(quad<Q>(g, v), Simd::factors(scales(g, Q / 4, v)));
   }
-  typename Simd::F minimum(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::mul(
-        Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
-        Simd::load_u8(block(g) + kMinimums + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  typename Simd::F factor(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::load_u8(scales(g, part, v));
+  }
+  typename Simd::I minimums(std::size_t g, std::size_t v) const {
+    const std::byte* const at = block(g) + kMinimums + g % 8 * 2 * 16 + v * Simd::kLanes;
+    return Simd::pairs_u8(at, at + 16);
+  }
+  typename Simd::F block_scale(std::size_t g, std::size_t v) const {
+    return Simd::load_f16(block(g) + v * 2 * Simd::kLanes);
+  }
+  typename Simd::F folded_scale(std::size_t g, std::size_t v) const { return block_scale(g, v); }
+  typename Simd::F block_minimum(std::size_t g, std::size_t v) const {
+    return Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes);
   }
 };
 
 /// Q3_K, per 256 columns: [16] f16 d, padded to 64 bytes, [16][16] i8 scales, then for each of 8
-/// groups pairs (low 2 bits) and bits.
+/// groups pairs (low 2 bits) and bits. Codes stand for 4 - q and d for its negative, because
+/// (4 - q) * scale fits a signed byte, and (q - 4) * scale may be 128.
 template <typename Simd>
-struct PanelQ3_K : UnsignedCodes<Simd, 2, 2, false> {  // codes stand for q - 4
+struct PanelQ3_K : SignedCodes<Simd, 2> {
+  static constexpr bool kFolded = true;
   static constexpr std::size_t kScales = 64, kCodes = kScales + 256;
   static constexpr std::size_t kGroupBytes = kPairBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
@@ -107,22 +110,39 @@ struct PanelQ3_K : UnsignedCodes<Simd, 2, 2, false> {  // codes stand for q - 4
   PanelQ3_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
+  const std::byte* scales(std::size_t g, std::size_t part, std::size_t v) const {
+    return block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes;
+  }
+  /// As they lie: q, for dot_unsigned, too large by 4 and of the other sign.
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
                         quad_of_bits<Simd, Q, 2>(group(g) + kPairBytes, v));
   }
-  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::mul(
-        Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
-        Simd::load_s8(block(g) + kScales + (g % 8 * 2 + part) * 16 + v * Simd::kLanes));
+  static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * 4)); }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+  template <std::size_t Q>
+  typename Simd::I folded(std::size_t g, std::size_t v) const {
+    return Simd::as_signed(Simd::times(Simd::template less_than<4>(quad<Q>(g, v)),
+                                       Simd::factors(scales(g, Q / 4, v))));
+  }
+  typename Simd::F factor(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::load_s8(scales(g, part, v));
+  }
+  typename Simd::F block_scale(std::size_t g, std::size_t v) const {
+    return Simd::load_f16(block(g) + v * 2 * Simd::kLanes);
+  }
+  typename Simd::F folded_scale(std::size_t g, std::size_t v) const {
+    return Simd::mul(block_scale(g, v), Simd::set(-1.f));
   }
 };
 
 /// Q5_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
 /// for each of 8 groups nibbles (low 4 bits) and bits.
 template <typename Simd>
-struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
+struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true> {
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
   static constexpr std::size_t kGroupBytes = kNibbleBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
@@ -141,7 +161,7 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + kScales + g % 8 * 16 + v * Simd::kLanes));
   }
-  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+  typename Simd::F minimum(std::size_t g, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + kMinimums + g % 8 * 16 + v * Simd::kLanes));
   }
@@ -149,7 +169,7 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, -1, true> {
 
 /// TQ1_0, TQ2_0, per 256 columns: [16] f16 d, padded to 64 bytes, then the pairs of 8 groups.
 template <typename Simd>
-struct PanelTernary : UnsignedCodes<Simd, 1, 0, false> {  // codes stand for q - 1
+struct PanelTernary : UnsignedCodes<Simd, 1, 1, false> {  // codes stand for q - 1
   static constexpr std::size_t kCodes = 64, kBlock = kCodes + 8 * kPairBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
@@ -163,17 +183,6 @@ struct PanelTernary : UnsignedCodes<Simd, 1, 0, false> {  // codes stand for q -
   }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::load_f16(block(g) + v * 2 * Simd::kLanes);
-  }
-};
-
-/// What the readers of signed codes share.
-template <typename Simd, std::size_t Parts>
-struct SignedCodes {
-  static constexpr std::size_t kParts = Parts;
-  static constexpr int kOffsetShift = Simd::kSignedOffsetShift;
-  static constexpr bool kMinimum = false;
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_signed(sum, w, a);
   }
 };
 

@@ -6,8 +6,18 @@
 // Per group of 32 columns: an exact integer dot product of 16 outputs at once, four columns a
 // step; then one conversion, and sum = fma(float(dot), weight scale * activation scale, sum). Where
 // scales cover 16 columns: t = float(dot0) * scale0; t = fma(float(dot1), scale1, t); sum = fma(t,
-// activation scale, sum). The integer part is exact in any order and groups follow one another in
-// ascending order, so neither the tile's height nor an expansion of the panel changes any bits.
+// activation scale, sum).
+//
+// Where such scales are whole numbers whose products with the codes fit a byte (`kFolded`: Q2_K,
+// Q3_K), they belong to the exact part, and so do minimums. Per 256 columns, in which a weight
+// scale d and a scale of minimums m hold:
+//
+//   a = b = 0; for each group: a = fma(float(scale0 dot0 + scale1 dot1), activation scale, a)
+//                              b = fma(float(min0 sum0 + min1 sum1), activation scale, b)
+//   sum = fma(a, d, sum);  sum = fnma(b, m, sum)
+//
+// The whole numbers are exact in any order and groups follow one another in ascending order, so
+// neither the tile's height nor an expansion of the panel changes any bits.
 #pragma once
 
 #include "backend/cpu/kernels/kernels.hpp"
@@ -16,10 +26,7 @@
 
 namespace lemma::cpu {
 
-/// 0, 1, ... as template arguments.
-template <std::size_t... I>
-struct Indices {};
-
+inline constexpr std::size_t kBlockGroups = 8;       ///< groups of a block of 256 columns
 inline constexpr std::size_t kQuad = 4;              ///< columns of one step: a 32-bit lane
 inline constexpr std::size_t kVectorBytes = 64;      ///< 16 outputs x 4 columns
 inline constexpr std::size_t kPrefetchBytes = 4096;  ///< ahead of what is being read
@@ -80,17 +87,21 @@ struct Tile {
     }
   }
 
+  /// The sum of the activations of one part.
+  template <std::size_t Part>
+  static std::int32_t part_sum(const std::int32_t* sums) {
+    if constexpr (Panel::kParts == 1) return sums[0];
+    return Part == 0 ? sums[1] : sums[0] - sums[1];
+  }
+
   /// The exact products of one part: a whole group, or a half where scales cover 16 columns. What
   /// offsets of the codes add to them is taken off before they begin.
   template <std::size_t Part>
   void multiply(std::size_t g, I (&dots)[R][P][kVectors]) const {
-    constexpr std::size_t kFirst = Part * 4, kSum = Panel::kParts == 1 ? 0 : 1 + Part;
+    constexpr std::size_t kFirst = Part * 4;
     LEMMA_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
-      I start = Simd::zero_int();
-      if constexpr (Panel::kOffsetShift >= 0) {
-        start = Simd::template minus_shifted<Panel::kOffsetShift>(rows.sums[r] + g * 3 + kSum);
-      }
+      const I start = panels[0].start(part_sum<Part>(rows.sums[r] + g * 3));
       LEMMA_UNROLL
       for (std::size_t p = 0; p < P; ++p) {
         LEMMA_UNROLL
@@ -157,22 +168,83 @@ struct Tile {
     }
   }
 
-  /// Subtracts a part's minimum times the sum of its activations.
-  template <std::size_t Part>
+  /// Subtracts the minimum times the sum of the group's activations.
   void subtract_minimum(std::size_t g) {
     LEMMA_UNROLL
     for (std::size_t p = 0; p < P; ++p) {
       LEMMA_UNROLL
       for (std::size_t v = 0; v < kVectors; ++v) {
-        const F minimum = panels[p].minimum(g, Part, v);
+        const F minimum = panels[p].minimum(g, v);
         LEMMA_UNROLL
         for (std::size_t r = 0; r < R; ++r) {
-          float activations = rows.scaled_sums[r][g];
-          if constexpr (Panel::kParts == 2) {
-            activations = rows.scales[r][g] * static_cast<float>(rows.sums[r][g * 3 + 1 + Part]);
-          }
-          sum[r][p][v] = Simd::fnma(minimum, Simd::set(activations), sum[r][p][v]);
+          sum[r][p][v] = Simd::fnma(minimum, Simd::set(rows.scaled_sums[r][g]), sum[r][p][v]);
         }
+      }
+    }
+  }
+
+  /// The scaled products of a group of a folded format, whole numbers below 2^24: exact in f32.
+  void whole(std::size_t g, F (&to)[R][P][kVectors]) const {
+    I dots[R][P][kVectors];
+    multiply<0>(g, dots);
+    each([&](std::size_t r, std::size_t p, std::size_t v) {
+      to[r][p][v] = Simd::to_float(dots[r][p][v]);
+    });
+    if constexpr (Panel::kParts == 2) {
+      each([&](std::size_t r, std::size_t p, std::size_t v) {
+        to[r][p][v] = Simd::mul(to[r][p][v], panels[p].factor(g, 0, v));
+      });
+      multiply<1>(g, dots);
+      each([&](std::size_t r, std::size_t p, std::size_t v) {
+        to[r][p][v] =
+            Simd::fma(Simd::to_float(dots[r][p][v]), panels[p].factor(g, 1, v), to[r][p][v]);
+      });
+    }
+  }
+
+  /// 256 columns of a folded format, from group `begin` on.
+  void add_block(const std::byte* streamed, std::size_t begin) {
+    F a[R][P][kVectors], b[R][P][kVectors];
+    each([&](std::size_t r, std::size_t p, std::size_t v) {
+      a[r][p][v] = b[r][p][v] = Simd::zero();
+    });
+    for (std::size_t g = begin; g < begin + kBlockGroups; ++g) {
+      if constexpr (Panel::kSweep > 0) {
+        if (streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(streamed, g);
+      }
+      F products[R][P][kVectors];
+      whole(g, products);
+      each([&](std::size_t r, std::size_t p, std::size_t v) {
+        a[r][p][v] = Simd::fma(products[r][p][v], Simd::set(rows.scales[r][g]), a[r][p][v]);
+      });
+      if constexpr (Panel::kMinimum) {
+        each([&](std::size_t r, std::size_t p, std::size_t v) {
+          const I minimums = Simd::dot_pairs(
+              panels[p].minimums(g, v),
+              Simd::splat4(reinterpret_cast<const std::int8_t*>(rows.sums[r] + g * 3 + 2)));
+          b[r][p][v] =
+              Simd::fma(Simd::to_float(minimums), Simd::set(rows.scales[r][g]), b[r][p][v]);
+        });
+      }
+    }
+    each([&](std::size_t r, std::size_t p, std::size_t v) {
+      sum[r][p][v] = Simd::fma(a[r][p][v], panels[p].block_scale(begin, v), sum[r][p][v]);
+      if constexpr (Panel::kMinimum) {
+        sum[r][p][v] = Simd::fnma(b[r][p][v], panels[p].block_minimum(begin, v), sum[r][p][v]);
+      }
+    });
+  }
+
+ private:
+  /// Every output of the tile; vectors of weights are the same for all rows and read once.
+  template <typename Body>
+  static void each(const Body& body) {
+    LEMMA_UNROLL
+    for (std::size_t p = 0; p < P; ++p) {
+      LEMMA_UNROLL
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        LEMMA_UNROLL
+        for (std::size_t r = 0; r < R; ++r) body(r, p, v);
       }
     }
   }
@@ -199,15 +271,16 @@ void int8_tile(const ProjectJob& job, const Panel (&panels)[P], const std::byte*
       }
     }
   }
-  for (std::size_t g = begin; g < end; ++g) {
-    if constexpr (Panel::kSweep > 0) {
-      if (streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(streamed, g);
-    }
-    if constexpr (Panel::kParts == 1) tile.add_group(g);
-    if constexpr (Panel::kParts == 2) tile.add_halves(g);
-    if constexpr (Panel::kMinimum) {
-      tile.template subtract_minimum<0>(g);
-      if constexpr (Panel::kParts == 2) tile.template subtract_minimum<1>(g);
+  if constexpr (Panel::kFolded) {
+    for (std::size_t g = begin; g < end; g += kBlockGroups) tile.add_block(streamed, g);
+  } else {
+    for (std::size_t g = begin; g < end; ++g) {
+      if constexpr (Panel::kSweep > 0) {
+        if (streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(streamed, g);
+      }
+      if constexpr (Panel::kParts == 1) tile.add_group(g);
+      if constexpr (Panel::kParts == 2) tile.add_halves(g);
+      if constexpr (Panel::kMinimum) tile.subtract_minimum(g);
     }
   }
   LEMMA_UNROLL
@@ -220,109 +293,6 @@ void int8_tile(const ProjectJob& job, const Panel (&panels)[P], const std::byte*
                             first + p * kPanelRows + v * Simd::kLanes, job.outputs);
       }
     }
-  }
-}
-
-/// Panels that an expansion puts beside each other: as many as make 32 outputs of 16 lanes, so that
-/// a splat of activations serves two products.
-template <typename Simd>
-inline constexpr std::size_t kBeside = Simd::kLanes == kPanelRows ? 2 : 1;
-/// Groups that are expanded at a time: with two panels 64 KiB of codes, which stay in the second
-/// cache. Fewer would fit the first, but then every tile's sums travel more often.
-inline constexpr std::size_t kExpandedGroups = 64;
-
-/// A panel whose codes, scales and minimums were taken apart once for many rows: what `Panel` would
-/// give, vector for vector. Reads like a panel of which only groups from `from` on are there.
-template <typename Simd, typename Panel>
-struct Expanded {
-  static constexpr std::size_t kParts = Panel::kParts;
-  static constexpr int kOffsetShift = Panel::kOffsetShift;
-  static constexpr bool kMinimum = Panel::kMinimum;
-  static constexpr std::size_t kSweep = 0;
-  static constexpr std::size_t kNumbers = kParts * kPanelRows;  ///< scales of a group
-  struct Memory {
-    alignas(64) std::byte codes[kExpandedGroups * 8 * kVectorBytes];
-    alignas(64) float scales[kExpandedGroups * kNumbers];
-    alignas(64) float minimums[kMinimum ? kExpandedGroups * kNumbers : 1];
-  };
-  const Memory* memory;
-  std::size_t from;
-
-  template <std::size_t Q>
-  typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::codes(memory->codes + ((g - from) * 8 + Q) * kVectorBytes + v * 4 * Simd::kLanes);
-  }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Panel::dot(sum, w, a);
-  }
-  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::load(memory->scales + (g - from) * kNumbers + part * kPanelRows +
-                      v * Simd::kLanes);
-  }
-  typename Simd::F minimum(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::load(memory->minimums + (g - from) * kNumbers + part * kPanelRows +
-                      v * Simd::kLanes);
-  }
-
-  static void fill(const Panel& panel, const std::byte* bytes, std::size_t begin, std::size_t end,
-                   Memory& to) {
-    for (std::size_t g = begin; g < end; ++g) {
-      prefetch_ahead<Simd, Panel::kSweep>(bytes, g);
-      LEMMA_UNROLL
-      for (std::size_t v = 0; v < kPanelRows / Simd::kLanes; ++v) {
-        fill_group(panel, g, v, to, g - begin);
-      }
-    }
-  }
-
- private:
-  template <std::size_t... Q>
-  static void fill_quads(const Panel& panel, std::size_t g, std::size_t v, std::byte* to,
-                         Indices<Q...>) {
-    (Simd::store_codes(to + Q * kVectorBytes, panel.template quad<Q>(g, v)), ...);
-  }
-  static void fill_group(const Panel& panel, std::size_t g, std::size_t v, Memory& to,
-                         std::size_t at) {
-    fill_quads(panel, g, v, to.codes + at * 8 * kVectorBytes + v * 4 * Simd::kLanes,
-               Indices<0, 1, 2, 3, 4, 5, 6, 7>{});
-    LEMMA_UNROLL
-    for (std::size_t part = 0; part < kParts; ++part) {
-      const std::size_t number = at * kNumbers + part * kPanelRows + v * Simd::kLanes;
-      Simd::store(to.scales + number, panel.scale(g, part, v));
-      if constexpr (kMinimum) Simd::store(to.minimums + number, panel.minimum(g, part, v));
-    }
-  }
-};
-
-/// kBeside panels from output `first` on against all rows, expanded a few groups at a time. The
-/// sums wait in the outputs meanwhile, exactly.
-template <typename Simd, typename Panel>
-void project_expanded(const ProjectJob& job, std::size_t first) {
-  using Wide = Expanded<Simd, Panel>;
-  constexpr std::size_t kP = kBeside<Simd>;
-  typename Wide::Memory memory[kP];
-  Wide panels[kP];
-  const std::size_t groups = job.cols / kGroup;
-  for (std::size_t begin = 0; begin < groups; begin += kExpandedGroups) {
-    const std::size_t end = begin + kExpandedGroups < groups ? begin + kExpandedGroups : groups;
-    for (std::size_t p = 0; p < kP; ++p) {
-      panels[p] = {memory + p, begin};
-      // Beside a last panel stands the same once more, whose outputs are not there.
-      const std::size_t at =
-          first + p * kPanelRows < job.outputs ? first / kPanelRows + p : first / kPanelRows;
-      const std::byte* const bytes = job.panels + at * job.panel_bytes;
-      Wide::fill(Panel(bytes, job.cols), bytes, begin, end, memory[p]);
-    }
-    std::size_t row = 0;
-    const auto tiles = [&]<std::size_t R>() {
-      for (; row + R <= job.rows; row += R) {
-        int8_tile<Simd, Wide, R, kP>(job, panels, nullptr, row, first, begin, end);
-      }
-    };
-    if constexpr (Wide::kParts == 1 && kP == 2) tiles.template operator()<6>();
-    tiles.template operator()<4>();
-    tiles.template operator()<2>();
-    tiles.template operator()<1>();
   }
 }
 
@@ -342,20 +312,6 @@ void project_packed(const ProjectJob& job, std::size_t first) {
   if constexpr (Simd::kInt8Rows >= 4) tiles.template operator()<4>();
   if constexpr (Simd::kInt8Rows >= 2) tiles.template operator()<2>();
   tiles.template operator()<1>();
-}
-
-template <typename Simd, typename Panel>
-void project_int8(const ProjectJob& job) {
-  std::size_t first = 0;
-  if constexpr (Simd::kExpandFrom > 0) {
-    if (job.rows >= Simd::kExpandFrom) {
-      for (; first < job.outputs; first += kBeside<Simd> * kPanelRows) {
-        project_expanded<Simd, Panel>(job, first);
-      }
-      return;
-    }
-  }
-  for (; first < job.outputs; first += kPanelRows) project_packed<Simd, Panel>(job, first);
 }
 
 }  // namespace lemma::cpu

@@ -8,13 +8,35 @@
 
 namespace lemma::cpu {
 
+/// What readers of unsigned codes share: codes stand for q - Offset.
+template <typename Simd, std::size_t Parts, int Offset, bool Minimum>
+struct UnsignedCodes {
+  static constexpr std::size_t kParts = Parts;
+  static constexpr int kOffset = Offset;
+  static constexpr bool kMinimum = Minimum, kFolded = false, kSigned = false;
+  static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * Offset)); }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_unsigned(sum, w, a);
+  }
+};
+
+/// What readers of signed codes share.
+template <typename Simd, std::size_t Parts>
+struct SignedCodes {
+  static constexpr std::size_t kParts = Parts;
+  static constexpr int kOffset = Simd::kSignedOffset;
+  static constexpr bool kMinimum = false, kFolded = false, kSigned = true;
+  static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * kOffset)); }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    return Simd::dot_signed(sum, w, a);
+  }
+};
+
 /// Formats with one f16 scale in 32 columns: for each pair of groups [2][16] f16 scales, then the
 /// codes of both, so that a panel is read from its first byte to its last. An odd last group has a
 /// pair's scales for itself.
-template <typename Simd, std::size_t GroupBytes>
-struct PairedGroups {
-  static constexpr std::size_t kParts = 1;
-  static constexpr bool kMinimum = false;
+template <typename Simd, std::size_t GroupBytes, typename Codes>
+struct PairedGroups : Codes {
   static constexpr std::size_t kSweep = 32 + GroupBytes;
   const std::byte* panel;
 
@@ -28,59 +50,44 @@ struct PairedGroups {
 
 /// Q8_0: paired groups of [8][16][4] codes.
 template <typename Simd>
-struct PanelQ8_0 : PairedGroups<Simd, 512> {
-  static constexpr int kOffsetShift = Simd::kSignedOffsetShift;  ///< dots are off by sum << shift
-  using PairedGroups<Simd, 512>::PairedGroups;
+struct PanelQ8_0 : PairedGroups<Simd, 512, SignedCodes<Simd, 1>> {
+  using PairedGroups<Simd, 512, SignedCodes<Simd, 1>>::PairedGroups;
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     return Simd::signed_codes(this->codes(g) + Q * kVectorBytes + v * 4 * Simd::kLanes);
-  }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_signed(sum, w, a);
   }
 };
 
 /// Q4_0: paired groups of [4][16][4] bytes, the low nibble of vector q holding columns 4q.., the
 /// high one columns 16 + 4q...
 template <typename Simd>
-struct PanelQ4_0 : PairedGroups<Simd, 256> {
-  static constexpr int kOffsetShift = 3;  ///< codes stand for q - 8
-  using PairedGroups<Simd, 256>::PairedGroups;
+struct PanelQ4_0 : PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false>> {
+  using PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false>>::PairedGroups;
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const typename Simd::I pair =
         Simd::codes(this->codes(g) + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes);
     return Simd::template bits<4, Q / 4 * 4>(pair);
   }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_unsigned(sum, w, a);
-  }
 };
 
 /// Q5_0: paired groups of [4][16][4] bytes as in Q4_0 and [16][4] bytes of high bits: bit q belongs
 /// to columns 4q...
 template <typename Simd>
-struct PanelQ5_0 : PairedGroups<Simd, 256 + 64> {
-  static constexpr int kOffsetShift = 4;  ///< codes stand for q - 16
-  using PairedGroups<Simd, 256 + 64>::PairedGroups;
+struct PanelQ5_0 : PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false>> {
+  using PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false>>::PairedGroups;
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const std::byte* const at = this->codes(g) + v * 4 * Simd::kLanes;
     return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
                         Simd::template bits<1, Q, 4>(Simd::codes(at + 256)));
   }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_unsigned(sum, w, a);
-  }
 };
 
 /// Q4_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
 /// [8][4][16][4] bytes as in Q4_0.
 template <typename Simd>
-struct PanelQ4_K {
-  static constexpr std::size_t kParts = 1;
-  static constexpr int kOffsetShift = -1;  ///< codes are what they are; minimums are apart
-  static constexpr bool kMinimum = true;
+struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true> {
   static constexpr std::size_t kBlock = 64 + 128 + 128 + 2048;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
@@ -93,14 +100,11 @@ struct PanelQ4_K {
         Simd::codes(block(g) + 320 + g % 8 * 256 + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes);
     return Simd::template bits<4, Q / 4 * 4>(pair);
   }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_unsigned(sum, w, a);
-  }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + 64 + g % 8 * 16 + v * Simd::kLanes));
   }
-  typename Simd::F minimum(std::size_t g, std::size_t, std::size_t v) const {
+  typename Simd::F minimum(std::size_t g, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
                      Simd::load_u8(block(g) + 192 + g % 8 * 16 + v * Simd::kLanes));
   }
@@ -110,10 +114,7 @@ struct PanelQ4_K {
 /// with the low 4 bits as in Q4_0; [8][2][16][4] bytes with the high 2 bits: bits 2q, 2q + 1 of
 /// vector h belong to columns 16 h + 4 q...
 template <typename Simd>
-struct PanelQ6_K {
-  static constexpr std::size_t kParts = 2;
-  static constexpr int kOffsetShift = 5;  ///< codes stand for q - 32
-  static constexpr bool kMinimum = false;
+struct PanelQ6_K : UnsignedCodes<Simd, 2, 32, false> {
   static constexpr std::size_t kLow = 64 + 256, kHigh = kLow + 2048, kBlock = kHigh + 1024;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
@@ -129,9 +130,6 @@ struct PanelQ6_K {
         Simd::codes(block(g) + kHigh + g % 8 * 128 + Q / 4 * kVectorBytes + at);
     return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(low),
                         Simd::template bits<2, Q % 4 * 2, 4>(high));
-  }
-  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
-    return Simd::dot_unsigned(sum, w, a);
   }
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),

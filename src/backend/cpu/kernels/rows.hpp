@@ -267,7 +267,8 @@ void quantize_group(const float* x, std::int8_t* codes, float* scale, float* sca
   *scaled_sum = *scale * static_cast<float>(half[0] + half[1]);
   sums[0] = half[0] + half[1];
   sums[1] = half[0];
-  sums[2] = half[1];
+  sums[2] = static_cast<std::int32_t>((static_cast<std::uint32_t>(half[0]) & 0xffffu) |
+                                      static_cast<std::uint32_t>(half[1]) << 16);
 }
 
 template <typename Simd>

@@ -38,7 +38,8 @@ TEST_P(RowsTest, RoundsEachElementToTheNearestCodeOfItsGroup) {
         EXPECT_EQ(127, peak);
         EXPECT_EQ(sums[0] + sums[1], rows.sums[3 * g]);
         EXPECT_EQ(sums[0], rows.sums[3 * g + 1]);
-        EXPECT_EQ(sums[1], rows.sums[3 * g + 2]);
+        EXPECT_EQ(sums[0], std::int16_t(rows.sums[3 * g + 2] & 0xffff));
+        EXPECT_EQ(sums[1], rows.sums[3 * g + 2] >> 16);
         EXPECT_EQ(rows.scales[g] * float(sums[0] + sums[1]), rows.scaled_sums[g]);
       }
     }

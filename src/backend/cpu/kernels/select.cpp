@@ -5,6 +5,15 @@
 
 namespace lemma::cpu {
 
+KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered) noexcept {
+  KernelTable table = below;
+  table.name = entered.name;
+  for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
+    if (entered.project[kernel] != nullptr) table.project[kernel][0] = entered.project[kernel];
+  }
+  return table;
+}
+
 const KernelTable& kernels(base::Isa isa) noexcept {
   switch (isa) {
     case base::Isa::kScalar:
@@ -14,6 +23,14 @@ const KernelTable& kernels(base::Isa isa) noexcept {
       return kAvx2Kernels;
     case base::Isa::kAvx512:
       return kAvx512Kernels;
+    case base::Isa::kAvx512Bf16: {
+      static const KernelTable table = with_entered(kAvx512Kernels, kAvx512Bf16Kernels);
+      return table;
+    }
+    case base::Isa::kAmx: {
+      static const KernelTable table = with_entered(kAvx512Kernels, kAmxKernels);
+      return table;
+    }
 #elif defined(__aarch64__)
     case base::Isa::kNeon:
       return kNeonKernels;
@@ -24,6 +41,11 @@ const KernelTable& kernels(base::Isa isa) noexcept {
   constexpr bool kOfThisArchitecture = false;
   LEMMA_CHECK(kOfThisArchitecture);
   return kScalarKernels;
+}
+
+const KernelTable& strict_kernels(base::Isa isa) noexcept {
+  const bool adds = isa == base::Isa::kAvx512Bf16 || isa == base::Isa::kAmx;
+  return kernels(adds ? base::Isa::kAvx512 : isa);
 }
 
 }  // namespace lemma::cpu

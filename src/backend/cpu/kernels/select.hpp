@@ -10,5 +10,9 @@ namespace lemma::cpu {
 
 /// The table of `isa`, which must be one that base::available_isas lists on this machine.
 const KernelTable& kernels(base::Isa isa) noexcept;
+/// Its table for strict numerics, in which both token classes have the same arithmetic.
+const KernelTable& strict_kernels(base::Isa isa) noexcept;
+/// `below` with other kernels for entered rows.
+KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered) noexcept;
 
 }  // namespace lemma::cpu

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many rows: panels of quantized weights are taken apart once for all of them, some columns at a
+// time, into codes of one byte and scales in f32, in the cache. What lies there no longer depends
+// on the format but on its kind alone, so formats of one kind share their tiles. The bits are those
+// of the panel as it lies (project_int8.hpp), for fewer rows.
+#pragma once
+
+#include "backend/cpu/kernels/project_int8.hpp"
+
+namespace lemma::cpu {
+
+/// 0, 1, ... as template arguments.
+template <std::size_t... I>
+struct Indices {};
+
+/// What a kind of panels has in common once expanded.
+template <bool Signed, std::size_t Parts, bool Minimum, bool Folded>
+struct Kind {
+  static constexpr bool kSigned = Signed;       ///< codes for dot_signed
+  static constexpr std::size_t kParts = Parts;  ///< scales of a group
+  static constexpr bool kMinimum = Minimum;
+  static constexpr bool kFolded = Folded;  ///< scales of 16 columns are in the codes
+};
+
+/// The kind of `Panel`. Where both dot products are one, signed codes are no kind of their own.
+template <typename Simd, typename Panel>
+using KindOf = Kind<Panel::kSigned && !Simd::kDotsAreOne, Panel::kFolded ? 1 : Panel::kParts,
+                    Panel::kMinimum, Panel::kFolded>;
+
+/// Panels beside each other: as many as make 32 outputs of 16 lanes, so that a splat of activations
+/// serves two products.
+template <typename Simd>
+inline constexpr std::size_t kBeside = Simd::kLanes == kPanelRows ? 2 : 1;
+
+/// Expanded groups of a panel, read like a panel of which only groups from `from` on are there.
+template <typename Simd, typename K>
+struct Expanded {
+  static constexpr std::size_t kParts = K::kParts;
+  static constexpr bool kMinimum = K::kMinimum, kFolded = K::kFolded;
+  static constexpr std::size_t kSweep = 0;
+  const ExpandedPanel* memory;
+  std::size_t from;
+  std::int32_t offset;  ///< what every code has too much
+
+  typename Simd::I start(std::int32_t sum) const {
+    return Simd::set_int(kMinimum ? 0 : -(sum * offset));  // either an offset or a minimum
+  }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::codes(memory->codes + ((g - from) * 8 + Q) * kVectorBytes + v * 4 * Simd::kLanes);
+  }
+  static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
+    if constexpr (K::kSigned) return Simd::dot_signed(sum, w, a);
+    return Simd::dot_unsigned(sum, w, a);
+  }
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return number(memory->scales, (g - from) * kParts + part, v);
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t v) const {
+    return number(memory->minimums, g - from, v);
+  }
+  typename Simd::F block_scale(std::size_t g, std::size_t v) const {
+    return number(memory->scales, (g - from) / kBlockGroups, v);
+  }
+  typename Simd::F block_minimum(std::size_t g, std::size_t v) const {
+    return number(memory->minimums, (g - from) / kBlockGroups, v);
+  }
+  typename Simd::I minimums(std::size_t g, std::size_t v) const {
+    return Simd::codes(memory->pairs + (g - from) * kVectorBytes + v * 4 * Simd::kLanes);
+  }
+
+ private:
+  static typename Simd::F number(const float* numbers, std::size_t index, std::size_t v) {
+    return Simd::load(numbers + index * kPanelRows + v * Simd::kLanes);
+  }
+};
+
+/// Groups of a panel, being taken apart.
+template <typename Simd, typename Panel>
+struct Expansion {
+  const Panel panel;
+  ExpandedPanel& to;
+  const std::size_t from;
+
+  void add(std::size_t g, std::size_t v) {
+    add_quads(g, v, Indices<0, 1, 2, 3, 4, 5, 6, 7>{});
+    const std::size_t at = g - from;
+    if constexpr (!Panel::kFolded) {
+      LEMMA_UNROLL
+      for (std::size_t part = 0; part < Panel::kParts; ++part) {
+        put(to.scales, at * Panel::kParts + part, v, panel.scale(g, part, v));
+      }
+      if constexpr (Panel::kMinimum) put(to.minimums, at, v, panel.minimum(g, v));
+    } else {
+      if (g % kBlockGroups == 0) add_block(g, v);
+      if constexpr (Panel::kMinimum) {
+        Simd::store_codes(to.pairs + at * kVectorBytes + v * 4 * Simd::kLanes,
+                          panel.minimums(g, v));
+      }
+    }
+  }
+
+ private:
+  static void put(float* numbers, std::size_t index, std::size_t v, typename Simd::F x) {
+    Simd::store(numbers + index * kPanelRows + v * Simd::kLanes, x);
+  }
+  void add_block(std::size_t g, std::size_t v) {
+    put(to.scales, (g - from) / kBlockGroups, v, panel.folded_scale(g, v));
+    if constexpr (Panel::kMinimum) {
+      put(to.minimums, (g - from) / kBlockGroups, v, panel.block_minimum(g, v));
+    }
+  }
+  template <std::size_t... Q>
+  void add_quads(std::size_t g, std::size_t v, Indices<Q...>) {
+    (Simd::store_codes(to.codes + ((g - from) * 8 + Q) * kVectorBytes + v * 4 * Simd::kLanes,
+                       codes<Q>(g, v)),
+     ...);
+  }
+  template <std::size_t Q>
+  typename Simd::I codes(std::size_t g, std::size_t v) const {
+    if constexpr (Panel::kFolded) return panel.template folded<Q>(g, v);
+    return panel.template quad<Q>(g, v);
+  }
+};
+
+/// Takes groups [begin, end) of the panel at `bytes` apart; whole blocks where it is folded.
+template <typename Simd, typename Panel>
+void expand(const std::byte* bytes, std::size_t cols, std::size_t begin, std::size_t end,
+            ExpandedPanel& to) {
+  Expansion<Simd, Panel> expansion{Panel(bytes, cols), to, begin};
+  for (std::size_t g = begin; g < end; ++g) {
+    prefetch_ahead<Simd, Panel::kSweep>(bytes, g);
+    LEMMA_UNROLL
+    for (std::size_t v = 0; v < kPanelRows / Simd::kLanes; ++v) expansion.add(g, v);
+  }
+}
+
+/// kBeside panels from output `first` on against all rows. The sums wait in the outputs meanwhile,
+/// exactly.
+template <typename Simd, typename K>
+void project_expanded(const ProjectJob& job, const ExpandKernel& kernel, std::size_t first) {
+  constexpr std::size_t kP = kBeside<Simd>;
+  ExpandedPanel memory[kP];
+  Expanded<Simd, K> panels[kP];
+  const std::size_t groups = job.cols / kGroup;
+  for (std::size_t begin = 0; begin < groups; begin += kExpandedGroups) {
+    const std::size_t end = begin + kExpandedGroups < groups ? begin + kExpandedGroups : groups;
+    for (std::size_t p = 0; p < kP; ++p) {
+      panels[p] = {memory + p, begin, kernel.offset};
+      // Beside a last panel stands the same once more, whose outputs are not there.
+      const std::size_t at =
+          first + p * kPanelRows < job.outputs ? first / kPanelRows + p : first / kPanelRows;
+      kernel.expand(job.panels + at * job.panel_bytes, job.cols, begin, end, memory[p]);
+    }
+    std::size_t row = 0;
+    const auto tiles = [&]<std::size_t R>() {
+      for (; row + R <= job.rows; row += R) {
+        int8_tile<Simd, Expanded<Simd, K>, R, kP>(job, panels, nullptr, row, first, begin, end);
+      }
+    };
+    if constexpr (K::kParts == 1 && !K::kFolded && kP == 2) tiles.template operator()<6>();
+    tiles.template operator()<4>();
+    tiles.template operator()<2>();
+    tiles.template operator()<1>();
+  }
+}
+
+/// How a format is expanded.
+template <typename Simd, typename Panel>
+inline constexpr ExpandKernel kExpand = {expand<Simd, Panel>, Panel::kOffset,
+                                         Panel::kFolded ? 1 : Panel::kParts, Panel::kMinimum,
+                                         Panel::kFolded};
+
+template <typename Simd, typename Panel>
+void project_int8(const ProjectJob& job) {
+  std::size_t first = 0;
+  if constexpr (Simd::kExpandFrom > 0) {
+    if (job.rows >= Simd::kExpandFrom) {
+      for (; first < job.outputs; first += kBeside<Simd> * kPanelRows) {
+        project_expanded<Simd, KindOf<Simd, Panel>>(job, kExpand<Simd, Panel>, first);
+      }
+      return;
+    }
+  }
+  for (; first < job.outputs; first += kPanelRows) project_packed<Simd, Panel>(job, first);
+}
+
+}  // namespace lemma::cpu
