@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "backend/cpu/conformance.hpp"
 #include "backend/cpu/cpu_backend.hpp"
@@ -27,10 +26,6 @@ std::vector<float> rows_of(const Case& c, const Schedule& schedule, std::uint32_
   return run_case(*make_backend({.threads = threads}), c,
                   {.schedule = schedule, .format = RowFormat::kF16, .page_size = page_size})
       .rows;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 TEST(AttendExecutor, TakesTheHeadsOfALongHistorySideBySideWithTheSameBits) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -135,5 +136,9 @@ Outcome run_case(Backend& backend, const Case& c, const RunOptions& options);
 /// The largest excess of `got` over the tolerance of `want`, row by row: "" if none, else where.
 std::string compare(std::span<const float> got, std::span<const float> want, std::size_t width,
                     algorithm::Tolerance tolerance);
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
 
 }  // namespace lemma::backend::conformance

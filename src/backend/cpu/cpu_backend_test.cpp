@@ -168,10 +168,6 @@ std::size_t width_of(const Case& c) {
   return c.program.vocabulary;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 class CpuBackendTest : public ::testing::TestWithParam<base::Isa> {
  protected:
   CpuOptions options(int threads = 1, Numerics numerics = Numerics::kFast) const {
