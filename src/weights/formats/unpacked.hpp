@@ -43,10 +43,6 @@ void unpack(const BlockTQ2_0& block, Unpacked& out) noexcept;
 void unpack(const BlockMXFP4& block, Unpacked& out) noexcept;
 void unpack(const BlockNVFP4& block, Unpacked& out) noexcept;
 
-using Unpack = void(const std::byte* block, Unpacked& out) noexcept;
-/// unpack() of a format's block at any address, or null where a format has none.
-Unpack* unpacker(Format format) noexcept;
-
 /// Decodes through unpack(): `Group` elements share a scale and, with `Minimum`, a minimum.
 template <typename Block, std::size_t Group, bool Minimum>
 void decode_unpacked(const Block& block, Elements<Block> out) noexcept {

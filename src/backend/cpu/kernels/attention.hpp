@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys turned into panels, scores into weights, the scores of selection, and the decoding of state
-// rows, for any instruction set. A score is a sum in `lanes` partial sums over the head's elements,
-// added up by one fixed tree; as many keys as there are lanes are handled together, so that the
-// trees of all of them share their shuffles.
+// Keys turned into panels, scores into weights, and the decoding of state rows, for any instruction
+// set.
 #pragma once
 
 #include "backend/cpu/kernels/kernels.hpp"
@@ -11,27 +9,6 @@
 #include "backend/cpu/kernels/unroll.hpp"
 
 namespace lemma::cpu {
-
-template <typename Simd>
-void scores(const float* query, const float* keys, std::size_t stride, std::size_t count,
-            std::size_t width, float* out) {
-  using F = typename Simd::F;
-  constexpr std::size_t kLanes = Simd::kLanes;
-  for (std::size_t j = 0; j < count; j += kLanes) {
-    const float* const block = keys + j * stride;
-    F sum[kLanes];
-    LEMMA_UNROLL
-    for (std::size_t l = 0; l < kLanes; ++l) sum[l] = Simd::zero();
-    for (std::size_t i = 0; i < width; i += kLanes) {
-      const F q = Simd::load(query + i);
-      LEMMA_UNROLL
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        sum[l] = Simd::fma(q, Simd::load(block + l * stride + i), sum[l]);
-      }
-    }
-    Simd::store(out + j, Simd::sums(sum));
-  }
-}
 
 /// `Simd` turns keys of 16-bit elements itself if that saves instructions.
 template <typename Simd, typename Element>

@@ -184,10 +184,6 @@ struct KernelTable {
   /// Rounds `n` (a multiple of 32) elements to the int8 form.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out);
 
-  /// scores[j] = query . keys[j] for `count` keys, `stride` floats apart; `width` and `stride` are
-  /// multiples of 16. Writes up to the next multiple of 16 scores and reads as many keys.
-  void (*scores)(const float* query, const float* keys, std::size_t stride, std::size_t count,
-                 std::size_t width, float* scores);
   void (*soften)(const SoftenJob& job);
   /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
   /// 16: keys as a panel of ProductJob. While it reads rows of 16-bit elements, which lie in the

@@ -35,13 +35,6 @@ struct Simd {
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
 
-  /// Within 128-bit halves first (pairs, then fours), then across the halves.
-  static F sums(const F (&x)[8]) {
-    const F low = four(x[0], x[1], x[2], x[3]), high = four(x[4], x[5], x[6], x[7]);
-    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
-                         _mm256_permute2f128_ps(low, high, 0x31));
-  }
-
   /// Fours within the halves first, then the halves.
   static void transpose(F (&x)[8]) {
     F t[8];
@@ -140,15 +133,6 @@ struct Simd {
  private:
   static __m128i bytes(const std::byte* at) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
-  }
-  /// a0 + a2, b0 + b2, a1 + a3, b1 + b3 of each half.
-  static F pair(F a, F b) {
-    return _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-  }
-  static F four(F a, F b, F c, F d) {
-    const __m256d ab = _mm256_castps_pd(pair(a, b)), cd = _mm256_castps_pd(pair(c, d));
-    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
-                         _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));
   }
 };
 

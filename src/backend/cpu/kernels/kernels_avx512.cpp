@@ -34,19 +34,6 @@ struct Simd {
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
 
-  /// Within 128-bit quarters first (pairs, then fours), then across the quarters.
-  static F sums(const F (&x)[16]) {
-    F four[4];
-    LEMMA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const F ab = pair(x[4 * i], x[4 * i + 1]), cd = pair(x[4 * i + 2], x[4 * i + 3]);
-      const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
-      const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
-      four[i] = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
-    }
-    return quarters(quarters(four[0], four[1]), quarters(four[2], four[3]));
-  }
-
   /// Fours within the quarters first, then the quarters.
   static void transpose(F (&x)[16]) {
     F t[16];
@@ -185,14 +172,6 @@ struct Simd {
   }
   static __m128i bytes(const std::byte* at) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  }
-  /// a0 + a2, b0 + b2, a1 + a3, b1 + b3 of each quarter.
-  static F pair(F a, F b) {
-    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  }
-  /// x's quarters 0 + 1 and 2 + 3, then y's.
-  static F quarters(F x, F y) {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
   }
 };
 

@@ -33,9 +33,6 @@ struct Simd {
   static F mul(F a, F b) { return vmulq_f32(a, b); }
   static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
   static F fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
-  static F sums(const F (&x)[4]) {
-    return vpaddq_f32(vpaddq_f32(x[0], x[1]), vpaddq_f32(x[2], x[3]));
-  }
   static void transpose(F (&x)[4]) {
     const float32x4x2_t a = vzipq_f32(x[0], x[2]), b = vzipq_f32(x[1], x[3]);
     const float32x4x2_t low = vzipq_f32(a.val[0], b.val[0]), high = vzipq_f32(a.val[1], b.val[1]);

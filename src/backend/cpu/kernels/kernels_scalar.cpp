@@ -33,7 +33,6 @@ struct Simd {
   static F mul(F a, F b) { return a * b; }
   static F fma(F a, F b, F c) { return a * b + c; }   ///< fused where the instruction set can
   static F fnma(F a, F b, F c) { return c - a * b; }  ///< c - a * b
-  static F sums(const F (&x)[1]) { return x[0]; }     ///< lane j: the sum of the lanes of x[j]
   static void transpose(F (&)[1]) {}                  ///< lane j of x[i] and lane i of x[j] trade
 
   /// kLanes elements at any address.

@@ -67,7 +67,6 @@ constexpr KernelTable make_table(const char* name) {
       .product = product<Simd>,
       .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,
-      .scores = scores<Simd>,
       .soften = soften<Simd>,
       .transpose = transpose<Simd>,
       .transpose16 = {transpose_16<Simd, F16>, transpose_16<Simd, BF16>},

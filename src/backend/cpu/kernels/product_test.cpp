@@ -89,41 +89,6 @@ TEST_P(ProductTest, GivesARowTheSameBitsInAnyCompany) {
   }
 }
 
-TEST_P(ProductTest, ScoresKeysOfPaddedHeads) {
-  for (const std::size_t width : {16, 64, 80, 128}) {
-    GuardedMemory<float> query(width), keys(kPiece * width), scores(kPiece);
-    Numbers numbers(width);
-    numbers.fill({query.data(), width});
-    numbers.fill({keys.data(), keys.size()});
-    table().scores(query.data(), keys.data(), width, kPiece, width, scores.data());
-    for (std::size_t j = 0; j < kPiece; ++j) {
-      double want = 0, magnitude = 0;
-      for (std::size_t i = 0; i < width; ++i) {
-        const double term = double(query[i]) * double(keys[j * width + i]);
-        want += term;
-        magnitude += std::fabs(term);
-      }
-      ASSERT_NEAR(scores[j], want, 2.0 * double(width) * 0x1p-24 * magnitude);
-    }
-  }
-}
-
-TEST_P(ProductTest, ScoresAKeyTheSameInAnyRange) {
-  const std::size_t width = 48;
-  GuardedMemory<float> query(width), keys(kPiece * width), whole(kPiece), part(kPiece);
-  Numbers numbers(12);
-  numbers.fill({query.data(), width});
-  numbers.fill({keys.data(), keys.size()});
-  table().scores(query.data(), keys.data(), width, kPiece, width, whole.data());
-  for (std::size_t from = 0; from < kPiece; from += 16) {
-    for (std::size_t count = 1; count <= kPiece - from; ++count) {
-      table().scores(query.data(), keys.data() + from * width, width, count, width,
-                     part.data() + from);
-      ASSERT_EQ(0, std::memcmp(part.data() + from, whole.data() + from, count * sizeof(float)));
-    }
-  }
-}
-
 LEMMA_FOR_EACH_ISA(ProductTest);
 
 }  // namespace
