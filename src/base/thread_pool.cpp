@@ -81,18 +81,20 @@ void ThreadPool::wait_while_equal(const std::atomic<std::uint32_t>& value,
 }
 
 void ThreadPool::work(int thread) noexcept {
-  std::uint32_t seen = 0;
+  // A region's gate opens before its number can be seen, so that the number of the one before may
+  // be seen again behind it: `entered` keeps the worker from going in twice.
+  std::uint32_t seen = 0, entered = 0;
   while (true) {
     wait_while_equal(region_, seen);
     seen = region_.load(std::memory_order_acquire);
     if (stop_) return;
     std::uint64_t gate = gate_.load(std::memory_order_acquire);
-    while ((gate & kOpen) != 0) {
+    while ((gate & kOpen) != 0 && static_cast<std::uint32_t>(gate >> 32) != entered) {
       if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel,
                                        std::memory_order_acquire)) {
         continue;
       }
-      seen = static_cast<std::uint32_t>(gate >> 32);
+      entered = static_cast<std::uint32_t>(gate >> 32);
       (*body_)(thread);
       const std::uint64_t before = gate_.fetch_sub(1, std::memory_order_acq_rel);
       if ((before & (kOpen | kInside)) == 1) {
