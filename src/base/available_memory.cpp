@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "base/control_groups.hpp"
+
 namespace lemma::base {
 namespace {
 
@@ -45,38 +47,17 @@ std::uint64_t left_in(const fs::path& group, const char* limit_name, const char*
   return *limit - std::min(*limit, held);
 }
 
-/// The tightest of the groups from `own` (as in "/a/b") up to the hierarchy's root.
-std::uint64_t left_above(const fs::path& hierarchy, const fs::path& own) {
-  std::uint64_t left = kUnlimited;
-  for (fs::path path = own.relative_path();; path = path.parent_path()) {
-    const fs::path group = path.empty() ? hierarchy : hierarchy / path;
-    left = std::min(left, left_in(group, "memory.max", "memory.current", ""));
-    left =
-        std::min(left, left_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"));
-    if (path.empty()) return left;
-  }
-}
-
 }  // namespace
 
 std::uint64_t available_memory(const MemoryFiles& files) {
   std::uint64_t left = kUnlimited;
   if (const std::uint64_t kib = number_of(files.meminfo, "MemAvailable:"); kib > 0)
     left = kib * 1024;
-  // Inside a container the group's own path may not exist below the mount; the root then holds it.
-  left = std::min(left, left_above(files.cgroup_folder, "/"));
-  left = std::min(left, left_above(files.cgroup_folder / "memory", "/"));
-  std::ifstream in(files.own_cgroup);
-  for (std::string line; std::getline(in, line);) {  // "0::/path" or "4:memory:/path"
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path path = line.substr(second + 1);
-    if (controllers == ",,") left = std::min(left, left_above(files.cgroup_folder, path));
-    if (controllers.find(",memory,") != std::string::npos)
-      left = std::min(left, left_above(files.cgroup_folder / "memory", path));
-  }
+  visit_control_groups(files.cgroup_folder, files.own_cgroup, "memory", [&](const fs::path& group) {
+    left = std::min(left, left_in(group, "memory.max", "memory.current", ""));
+    left =
+        std::min(left, left_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"));
+  });
   return left;
 }
 

@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/control_groups.hpp"
+
 namespace lemma::base {
 namespace {
 
@@ -82,36 +84,13 @@ std::optional<double> quota_of(const fs::path& group) {
   return std::nullopt;
 }
 
-// The tightest quota on the way from `own` (as in "/a/b") up to the hierarchy's root.
-std::optional<double> tightest_quota(const fs::path& hierarchy, const fs::path& own) {
-  std::optional<double> tightest;
-  for (fs::path group = own.relative_path();; group = group.parent_path()) {
-    const auto quota = quota_of(group.empty() ? hierarchy : hierarchy / group);
-    if (quota && (!tightest || *quota < *tightest)) tightest = quota;
-    if (group.empty()) return tightest;
-  }
-}
-
+// The tightest quota of the groups that hold this process.
 std::optional<double> read_quota(const MachineFiles& files) {
   std::optional<double> tightest;
-  const auto consider = [&](std::optional<double> quota) {
+  visit_control_groups(files.cgroup_folder, files.own_cgroup, "cpu", [&](const fs::path& group) {
+    const auto quota = quota_of(group);
     if (quota && (!tightest || *quota < *tightest)) tightest = quota;
-  };
-  // Inside a container the group's own path may not exist below the mount; the root then holds it.
-  consider(tightest_quota(files.cgroup_folder, "/"));
-  consider(tightest_quota(files.cgroup_folder / "cpu", "/"));
-  std::ifstream in(files.own_cgroup);
-  for (std::string line; std::getline(in, line);) {  // "0::/path" or "4:cpu,cpuacct:/path"
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path path = line.substr(second + 1);
-    if (controllers == ",,") consider(tightest_quota(files.cgroup_folder, path));
-    if (controllers.find(",cpu,") != std::string::npos) {
-      consider(tightest_quota(files.cgroup_folder / "cpu", path));
-    }
-  }
+  });
   return tightest;
 }
 
