@@ -13,6 +13,7 @@
 #include "backend/cpu/kernels/project_expanded.hpp"
 #include "backend/cpu/kernels/project_floats.hpp"
 #include "backend/cpu/kernels/project_formats.hpp"
+#include "backend/cpu/kernels/project_grids.hpp"
 #include "backend/cpu/kernels/project_panels.hpp"
 #include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
@@ -50,10 +51,10 @@ constexpr void put_projections(KernelTable& table) {
   put_int8<Simd, PanelQ5_K<Simd>>(table, WeightKernel::kQ5_K);
   put_int8<Simd, PanelQ8_K<Simd>>(table, WeightKernel::kQ8_K);
   put_int8<Simd, PanelTernary<Simd>>(table, WeightKernel::kTernary);
-  put_int8<Simd, PanelTable<Simd, 1, false>>(table, WeightKernel::kTable32);
-  put_int8<Simd, PanelTable<Simd, 2, false>>(table, WeightKernel::kTable16);
-  put_int8<Simd, PanelTable<Simd, 1, true>>(table, WeightKernel::kThree32);
-  put_int8<Simd, PanelTable<Simd, 2, true>>(table, WeightKernel::kThree16);
+  put_int8<Simd, PanelTable<Simd, 1>>(table, WeightKernel::kTable32);
+  put_int8<Simd, PanelTable<Simd, 2>>(table, WeightKernel::kTable16);
+  put_int8<Simd, PanelThree<Simd, 1>>(table, WeightKernel::kThree32);
+  put_int8<Simd, PanelThree<Simd, 2>>(table, WeightKernel::kThree16);
   put_int8<Simd, PanelFloats<Simd, 1>>(table, WeightKernel::kFloats32);
   put_int8<Simd, PanelFloats<Simd, 2>>(table, WeightKernel::kFloats16);
 }

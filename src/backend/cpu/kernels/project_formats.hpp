@@ -167,25 +167,6 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true> {
   }
 };
 
-/// TQ1_0, TQ2_0, per 256 columns: [16] f16 d, padded to 64 bytes, then the pairs of 8 groups.
-template <typename Simd>
-struct PanelTernary : UnsignedCodes<Simd, 1, 1, false> {  // codes stand for q - 1
-  static constexpr std::size_t kCodes = 64, kBlock = kCodes + 8 * kPairBytes;
-  static constexpr std::size_t kSweep = kBlock / 8;
-  const std::byte* panel;
-
-  PanelTernary(const std::byte* bytes, std::size_t) : panel(bytes) {}
-  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
-  const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kPairBytes; }
-  template <std::size_t Q>
-  typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return quad_of_pairs<Simd, Q>(group(g), v);
-  }
-  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
-    return Simd::load_f16(block(g) + v * 2 * Simd::kLanes);
-  }
-};
-
 /// Q8_K, per 256 columns: [16] f32 d, then [8][8][16][4] codes.
 template <typename Simd>
 struct PanelQ8_K : SignedCodes<Simd, 1> {
@@ -205,13 +186,12 @@ struct PanelQ8_K : SignedCodes<Simd, 1> {
   }
 };
 
-/// The IQ formats of super-blocks: [16] i8 table of values, padded to 64 bytes; per 256 columns
-/// [16] f32 d, [8 * Parts][16] i8 scales, then for each of 8 groups nibbles, or where the table has
-/// at most 8 values (`Three`) pairs (low 2 bits) and bits.
-template <typename Simd, std::size_t Parts, bool Three>
+/// IQ3_XXS, IQ3_S, IQ4_XS: [16] i8 table of values, padded to 64 bytes; per 256 columns [16] f32 d,
+/// [8 * Parts][16] i8 scales, then for each of 8 groups nibbles.
+template <typename Simd, std::size_t Parts>
 struct PanelTable : SignedCodes<Simd, Parts> {
   static constexpr std::size_t kHeader = 64, kScales = 64, kCodes = kScales + 128 * Parts;
-  static constexpr std::size_t kGroupBytes = Three ? kPairBytes + kBitBytes : kNibbleBytes;
+  static constexpr std::size_t kGroupBytes = kNibbleBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
   typename Simd::Table table;
@@ -223,9 +203,7 @@ struct PanelTable : SignedCodes<Simd, Parts> {
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    if constexpr (!Three) return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
-    return Simd::lookup(table, Simd::bit_or(quad_of_pairs<Simd, Q>(group(g), v),
-                                            quad_of_bits<Simd, Q, 2>(group(g) + kPairBytes, v)));
+    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group(g), v));
   }
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
     return Simd::mul(
