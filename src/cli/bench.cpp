@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -18,6 +19,7 @@
 #include "eval/check.hpp"
 #include "eval/model_run.hpp"
 #include "model/plan_cost.hpp"
+#include "runtime/expert_prefetch.hpp"
 #include "runtime/step_runner.hpp"
 
 namespace lemma::cli {
@@ -178,9 +180,10 @@ nlohmann::ordered_json rates_json(std::size_t tokens, const std::vector<double>&
           {"tokens_per_second", rates}};
 }
 
+/// `experts` is null where all experts are in memory.
 void print(eval::ModelRun& run, const state::Layout& layout, const BenchOptions& options,
-           std::uint32_t prompt, const Rates& rates,
-           const std::optional<eval::CheckReport>& check) {
+           std::uint32_t prompt, const Rates& rates, const std::optional<eval::CheckReport>& check,
+           const runtime::ExpertPrefetch* experts) {
   const std::uint64_t bytes =
       bytes_per_token(run, layout, prompt + options.generate / 2, options.sequences);
   const double gigabytes = double(bytes) * median(rates.decode) / 1e9;
@@ -194,6 +197,10 @@ void print(eval::ModelRun& run, const state::Layout& layout, const BenchOptions&
     json["decode"]["gigabytes_per_second"] = gigabytes;
     if (check) json["check"]["mean_kl"] = check->logits.mean_kl();
     if (check) json["check"]["of_tolerance"] = check->sites.back().of_tolerance();
+    if (experts)
+      json["experts"] = {{"bytes_in_file", run.model().experts_in_file()},
+                         {"chosen", experts->chosen()},
+                         {"foreseen", experts->foreseen()}};
     return write_out(json.dump(2) + "\n");
   }
   std::string text = fmt::format("{}\n", run.model().backend().description());
@@ -205,6 +212,10 @@ void print(eval::ModelRun& run, const state::Layout& layout, const BenchOptions&
         "decode  {:>6} tokens  median {:>10.1f} tokens/s  best {:>10.1f}  {} per token, {:.2f} "
         "GB/s\n",
         options.generate, median(rates.decode), best(rates.decode), format_bytes(bytes), gigabytes);
+  if (experts)
+    text += fmt::format("experts {} in the file; {} of {} choices foreseen\n",
+                        format_bytes(run.model().experts_in_file()), experts->foreseen(),
+                        experts->chosen());
   if (check)
     text +=
         fmt::format("logits agree with the reference: KL {:.1e} nats, {:.3f} of the tolerance\n",
@@ -229,7 +240,10 @@ int bench(const BenchOptions& options) {
   std::optional<eval::CheckReport> check;
   if (options.check) check = compare_with_reference(run, options);
 
-  runtime::StateOptions state = run.state_options({}, kStepRows, options.sequences);
+  const std::unique_ptr<runtime::ExpertPrefetch> experts = runtime::prefetch_of_file(run.model());
+  std::vector<backend::Observer*> observers;
+  if (experts) observers.push_back(experts.get());
+  runtime::StateOptions state = run.state_options(observers, kStepRows, options.sequences);
   state.sequences = options.sequences;
   runtime::StateSpace space(run.model(), state);
   const auto tokens =
@@ -240,7 +254,7 @@ int bench(const BenchOptions& options) {
     progress.update("measuring", double(i + 1) / options.repetitions);
   }
   progress.clear();
-  print(run, space.layout(), options, prompt, rates, check);
+  print(run, space.layout(), options, prompt, rates, check, experts.get());
   return kDone;
 }
 

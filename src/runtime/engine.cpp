@@ -72,9 +72,7 @@ std::unique_ptr<ExpertPrefetch> make_prefetch(const LoadedModel& model,
     if (*options.prefetch_experts == 0) return nullptr;
     return std::make_unique<ExpertPrefetch>(model, *options.prefetch_experts);
   }
-  const auto chosen = model.experts_in_file() > 0 ? chosen_experts(model.program()) : std::nullopt;
-  if (!chosen) return nullptr;
-  return std::make_unique<ExpertPrefetch>(model, *chosen, ExpertPrefetch::Eagerness::kWhenRight);
+  return prefetch_of_file(model);
 }
 
 /// The steering first, so that other observers see what the model goes on with.

@@ -165,4 +165,10 @@ void ExpertPrefetch::fetch(const Layer& layer) {
   }
 }
 
+std::unique_ptr<ExpertPrefetch> prefetch_of_file(const LoadedModel& model) {
+  const auto chosen = model.experts_in_file() > 0 ? chosen_experts(model.program()) : std::nullopt;
+  if (!chosen) return nullptr;
+  return std::make_unique<ExpertPrefetch>(model, *chosen, ExpertPrefetch::Eagerness::kWhenRight);
+}
+
 }  // namespace lemma::runtime

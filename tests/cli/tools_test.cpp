@@ -279,6 +279,24 @@ TEST(Bench, ComparesWithTheReferenceBeforeItMeasures) {
   EXPECT_GT(result["decode"]["bytes_per_token"].get<double>(), 1e6);
 }
 
+TEST(Bench, SaysHowManyExpertsInTheFileWereForeseen) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
+  const auto bench = [&](std::vector<std::string> more) {
+    std::vector<std::string> args{"bench", model.string(), "--prompt", "8",    "--generate",
+                                  "12",    "--reps",       "1",        "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome outcome = run_program(args);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.out);
+  };
+  EXPECT_FALSE(bench({}).contains("experts"));
+  const json experts = bench({"--memory", "1"})["experts"];
+  EXPECT_GT(experts["bytes_in_file"].get<std::uint64_t>(), 0U);
+  EXPECT_GE(experts["chosen"].get<std::uint64_t>(), 12U * 3U * 2U);
+  EXPECT_GT(experts["foreseen"].get<std::uint64_t>(), 0U);
+  EXPECT_LE(experts["foreseen"].get<std::uint64_t>(), experts["chosen"].get<std::uint64_t>());
+}
+
 TEST(Bench, RefusesMoreThanTheContextHolds) {
   LEMMA_TEST_DATA_OR_SKIP(model, kModel);
   const Outcome outcome = run_program({"bench", model.string(), "--prompt", "500"});
