@@ -84,8 +84,8 @@ class ExpertPrefetch final : public backend::Observer {
   std::atomic<std::uint64_t> wanted_{0}, hits_{0};
 };
 
-/// Where some experts stay in the file: one that names as many as a layer chooses, while it is right.
-/// Null where none do, or the layers route differently.
+/// Where some experts stay in the file: one that names as many as a layer chooses, while it is
+/// right. Null where none do, or the layers route differently.
 std::unique_ptr<ExpertPrefetch> prefetch_of_file(const LoadedModel& model);
 
 }  // namespace lemma::runtime

@@ -282,7 +282,7 @@ TEST(Bench, ComparesWithTheReferenceBeforeItMeasures) {
 TEST(Bench, SaysHowManyExpertsInTheFileWereForeseen) {
   LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
   const auto bench = [&](std::vector<std::string> more) {
-    std::vector<std::string> args{"bench", model.string(), "--prompt", "8",    "--generate",
+    std::vector<std::string> args{"bench", model.string(), "--prompt", "8",     "--generate",
                                   "12",    "--reps",       "1",        "--json"};
     args.insert(args.end(), more.begin(), more.end());
     const Outcome outcome = run_program(args);
