@@ -17,6 +17,8 @@ SHAPES = {
     "tinyllama": dict(arch="llama", layers=22, dim=2048, heads=32, kv=4, head=64, ffn=5632, vocab=32000),
     "moe": dict(arch="qwen3moe", layers=16, dim=1024, heads=16, kv=4, head=64, ffn=3072, vocab=32000,
                 experts=64, used=8, expert_ffn=512),
+    "narrow": dict(arch="llama", layers=28, dim=1536, heads=12, kv=2, head=128, ffn=8960, vocab=32000),
+    "middle": dict(arch="llama", layers=16, dim=3072, heads=24, kv=8, head=128, ffn=8192, vocab=32000),
     "wide": dict(arch="llama", layers=8, dim=4096, heads=32, kv=8, head=128, ffn=14336, vocab=32000),
     "tiny": dict(arch="llama", layers=2, dim=256, heads=4, kv=2, head=64, ffn=768, vocab=512),
 }
