@@ -50,12 +50,23 @@ std::uint64_t parse_bytes(std::string_view name, std::string_view text) {
   constexpr std::pair<std::string_view, int> kUnits[] = {
       {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
-  for (const auto& [unit, shift] : kUnits) {
+  std::string_view number = text;
+  int shift = 0;
+  for (const auto& [unit, bits] : kUnits) {
     if (!text.ends_with(unit)) continue;
-    const std::string_view number = text.substr(0, text.size() - unit.size());
-    return parse_number<std::uint64_t>(name, number, 1, kMost >> shift) << shift;
+    number.remove_suffix(unit.size());
+    shift = bits;
   }
-  return parse_number<std::uint64_t>(name, text, 1, kMost);
+  std::uint64_t value = 0;
+  const char* const begin = number.data();
+  const auto [end, error] = std::from_chars(begin, begin + number.size(), value);
+  const bool whole = error == std::errc() && end == begin + number.size();
+  if (!whole || value < 1 || value > kMost >> shift)
+    refuse(
+        fmt::format("{}: expected bytes, or a whole number with KiB, MiB, GiB or TiB, more than "
+                    "none and at most 1048576 TiB, found '{}'",
+                    name, text));
+  return value << shift;
 }
 
 std::vector<std::uint32_t> parse_numbers(std::string_view name, std::string_view list,

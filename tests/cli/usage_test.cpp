@@ -86,6 +86,12 @@ TEST(Usage, RefusesValuesOutOfRange) {
   }
 }
 
+TEST(Usage, NamesTheUnitsOfASize) {
+  const Outcome outcome = run_program({"run", "x.gguf", "--memory", "3GB"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("KiB, MiB, GiB or TiB"), HasSubstr("'3GB'")));
+}
+
 TEST(Usage, RefusesOptionsWithoutEffect) {
   for (const Arguments& arguments : std::vector<Arguments>{
            {"run", "x.gguf", "--temp", "0", "--top-k", "5"},
