@@ -13,21 +13,17 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "base/log.hpp"
 #include "runtime/engine_core.hpp"
+#include "runtime/engine_test_parts.hpp"
 #include "test_data.hpp"
 
 namespace lemma {
 namespace {
 
-using namespace std::string_view_literals;
 using ::testing::HasSubstr;
-using Ids = std::vector<TokenId>;
-
-constexpr const char* kGolden = "goldens/llama-gqa/model.gguf";  // 512 tokens, trained on 256
 constexpr const char* kStories = "models/stories260K-f32.gguf";
 
 /// Counts the rows that the backend runs, and what the marked sequence's rows become.
@@ -58,68 +54,7 @@ class Watcher final : public backend::Observer {
   const TokenId poisoned_;
 };
 
-Ids numbers(std::size_t count, TokenId first = 10) {
-  Ids ids;
-  for (std::size_t i = 0; i < count; ++i) ids.push_back(TokenId((first + 7 * i) % 500 + 3));
-  return ids;
-}
-
-TokenId best(std::span<const float> logits) {
-  return TokenId(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-struct Answer {
-  Ids tokens;
-  std::string text;
-  Event last;
-};
-
-Answer collect(Generation& generation) {
-  Answer answer;
-  while (auto event = generation.next()) {
-    answer.text += event->text;
-    if (event->token) answer.tokens.push_back(*event->token);
-    answer.last = std::move(*event);
-  }
-  return answer;
-}
-
-Request request(Ids prompt, std::size_t max_tokens, float temperature = 1.f) {
-  Request made;
-  made.prompt = std::move(prompt);
-  made.max_tokens = max_tokens;
-  made.sampling.temperature = temperature;
-  made.seed = 11;
-  made.stop_at_end = false;
-  return made;
-}
-
-template <typename Function>
-std::string error_of(ErrorKind kind, Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error of kind " << to_string(kind);
-  return {};
-}
-
-class EngineTest : public testing::TestWithParam<BackendKind> {
- protected:
-  EngineOptions options() const {
-    EngineOptions made;
-    made.backend = GetParam();
-    made.threads = GetParam() == BackendKind::kCpu ? 2 : 0;
-    made.kv = KvFormat::kF32;
-    return made;
-  }
-};
-
-std::string backend_name(const testing::TestParamInfo<BackendKind>& info) {
-  return info.param == BackendKind::kCpu ? "Cpu" : "Reference";
-}
+class EngineTest : public AnyBackendTest {};
 
 INSTANTIATE_TEST_SUITE_P(Backends, EngineTest,
                          testing::Values(BackendKind::kReference, BackendKind::kCpu), backend_name);
@@ -265,139 +200,6 @@ TEST_P(EngineTest, RewindsAndGeneratesTheSameAgain) {
     EXPECT_EQ(session.sync(prompt).computed, 1u);
   }
   EXPECT_EQ(first, second);
-}
-
-/// Rows of keys and values; recurrent state beside them; compressed rows with their frontier.
-class SavedSessionTest : public testing::TestWithParam<std::tuple<BackendKind, const char*>> {
- protected:
-  EngineOptions options() const {
-    EngineOptions made;
-    made.backend = std::get<0>(GetParam());
-    made.kv = KvFormat::kF32;
-    made.step_rows = 24;
-    return made;
-  }
-  std::string model() const {
-    return std::string("goldens/") + std::get<1>(GetParam()) + "/model.gguf";
-  }
-};
-
-std::string model_name(const testing::TestParamInfo<SavedSessionTest::ParamType>& info) {
-  std::string name = std::get<1>(info.param);
-  std::erase(name, '-');
-  return name + (std::get<0>(info.param) == BackendKind::kCpu ? "Cpu" : "Reference");
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, SavedSessionTest,
-                         testing::Combine(testing::Values(BackendKind::kReference,
-                                                          BackendKind::kCpu),
-                                          testing::Values("llama-gqa", "qwen3next", "qwen35",
-                                                          "kimi-linear", "deepseek4")),
-                         model_name);
-
-/// Logits before each of some greedy tokens.
-std::vector<std::vector<float>> go_on(Session& session, int tokens) {
-  std::vector<std::vector<float>> rows;
-  for (int i = 0; i < tokens; ++i) {
-    rows.emplace_back(session.logits().begin(), session.logits().end());
-    session.decode(best(session.logits()));
-  }
-  return rows;
-}
-
-TEST_P(SavedSessionTest, GoesOnWithTheSameBits) {
-  LEMMA_TEST_DATA_OR_SKIP(path, model());
-  const auto engine = Engine::open(path, options());
-  const Ids prompt = numbers(69);
-  Session straight = engine->session();
-  straight.sync(prompt);
-  const auto expected = go_on(straight, 9);
-
-  Session session = engine->session(), other = engine->session();
-  other.sync(numbers(40, 77));
-  session.sync(prompt);
-  auto rows = go_on(session, 3);
-  const SavedSession saved = session.save();
-  EXPECT_EQ(saved.length(), 72u);
-  EXPECT_TRUE(std::ranges::equal(saved.tokens(), session.tokens()));
-  for (Session* target : {&session, &other, &session}) {
-    session.append(numbers(10, 3));
-    target->restore(saved);
-    auto whole = rows;
-    for (auto& row : go_on(*target, 6)) whole.push_back(std::move(row));
-    EXPECT_EQ(whole, expected);
-  }
-  EXPECT_EQ(saved.length(), 72u);
-}
-
-TEST_P(SavedSessionTest, ComputesTheSameAfterGoingBackToItsPrompt) {
-  LEMMA_TEST_DATA_OR_SKIP(path, model());
-  const auto engine = Engine::open(path, options());
-  Session session = engine->session();
-  session.sync(numbers(40));
-  Ids longer = numbers(70);
-  session.sync(longer);
-  const auto first = go_on(session, 3);
-  const RewindResult cut = session.rewind(70);
-  EXPECT_EQ(cut.length, 70u);
-  EXPECT_EQ(cut.reason, "");
-  EXPECT_TRUE(session.logits().empty());
-  EXPECT_EQ(session.sync(longer).reused, std::get<1>(GetParam()) == "llama-gqa"sv ? 69u : 70u);
-  EXPECT_EQ(go_on(session, 3), first);
-
-  longer[50] = 7;  // a branch behind the end of the first prompt
-  const SyncResult branch = session.sync(longer);
-  EXPECT_EQ(branch.reused, std::get<1>(GetParam()) == "llama-gqa"sv ? 50u : 40u);
-  EXPECT_EQ(branch.reason.empty(), branch.reused == 50);
-  Session cold = engine->session();
-  cold.sync(longer);
-  EXPECT_TRUE(std::ranges::equal(session.logits(), cold.logits()));
-}
-
-TEST_P(EngineTest, SavesASessionThatHoldsNothing) {
-  LEMMA_TEST_DATA_OR_SKIP(path, kGolden);
-  const auto engine = Engine::open(path, options());
-  Session session = engine->session();
-  const SavedSession nothing = session.save();
-  EXPECT_EQ(nothing.length(), 0u);
-  EXPECT_TRUE(nothing.tokens().empty());
-  session.sync(numbers(10));
-  session.restore(nothing);
-  EXPECT_EQ(session.length(), 0u);
-  EXPECT_TRUE(session.logits().empty());
-  EXPECT_EQ(session.sync(numbers(10)).computed, 10u);
-}
-
-TEST_P(EngineTest, GivesTheStateOfASavedSessionBackAtItsEnd) {
-  LEMMA_TEST_DATA_OR_SKIP(path, kGolden);
-  const auto engine = Engine::open(path, options());
-  {
-    std::optional<SavedSession> saved;
-    {
-      Session session = engine->session();
-      session.sync(numbers(10));
-      saved = session.save();
-    }
-    Generation generation = engine->submit(request(numbers(10), 1));
-    collect(generation);
-    EXPECT_GT(engine->memory().state_used, 0u);
-    Session session = engine->session();
-    session.restore(*saved);
-    EXPECT_EQ(session.length(), 10u);
-  }
-  Generation generation = engine->submit(request(numbers(10), 1));
-  collect(generation);
-  EXPECT_EQ(engine->memory().state_used, 0u);
-}
-
-TEST_P(EngineTest, RestoresNoSessionOfAnotherEngine) {
-  LEMMA_TEST_DATA_OR_SKIP(path, kGolden);
-  const auto engine = Engine::open(path, options()), other = Engine::open(path, options());
-  Session session = engine->session(), stranger = other->session();
-  session.sync(numbers(10));
-  stranger.sync(numbers(5));
-  error_of(ErrorKind::kUsage, [&] { stranger.restore(session.save()); });
-  EXPECT_EQ(stranger.length(), 5u);
 }
 
 TEST_P(EngineTest, ContinuesNoTextWithAnEncoder) {
