@@ -116,13 +116,17 @@ struct Simd {
   static constexpr int kSignedOffset = 0;
   static constexpr bool kDotsAreOne = false;
   /// Products are added in pairs with saturation at 16 bits: 2 * 127 * 127 = 32258 stays below.
-  static I dot_unsigned(I sum, I w, I a) {
-    const I pairs = _mm256_maddubs_epi16(w, a);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
+  static I dot_unsigned(I sum, I w, I a) { return add_widened(sum, pair_products(w, a)); }
   /// |w| times a with w's sign. |-128| is 128 as an unsigned byte, and 2 * 128 * 127 = 32512 fits.
   static I dot_signed(I sum, I w, I a) {
     return dot_unsigned(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
+  }
+  /// Per 16 bits: the sum of two products of unsigned w with a; sums of such; and per lane, sum +
+  /// both. What these hold must fit 16 bits.
+  static I pair_products(I w, I a) { return _mm256_maddubs_epi16(w, a); }
+  static I add_pairs(I a, I b) { return in_order(_mm256_add_epi16(a, b)); }
+  static I add_widened(I sum, I pairs) {
+    return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
   }
   static I pairs_u8(const std::byte* low, const std::byte* high) {
     return _mm256_or_si256(_mm256_cvtepu8_epi32(bytes(low)),
@@ -131,6 +135,12 @@ struct Simd {
   static I dot_pairs(I a, I b) { return _mm256_madd_epi16(a, b); }
 
  private:
+  /// Keeps the compiler from adding whole numbers in another order, for which it would hold all
+  /// products of a group at once, and there are sixteen registers.
+  static I in_order(I sum) {
+    asm("" : "+x"(sum));
+    return sum;
+  }
   static __m128i bytes(const std::byte* at) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
   }

@@ -14,18 +14,28 @@ template <std::size_t... I>
 struct Indices {};
 
 /// What a kind of panels has in common once expanded.
-template <bool Signed, std::size_t Parts, bool Minimum, bool Folded>
+template <bool Signed, std::size_t Parts, bool Minimum, bool Folded, int Most>
 struct Kind {
   static constexpr bool kSigned = Signed;       ///< codes for dot_signed
   static constexpr std::size_t kParts = Parts;  ///< scales of a group
   static constexpr bool kMinimum = Minimum;
   static constexpr bool kFolded = Folded;  ///< scales of 16 columns are in the codes
+  static constexpr int kMost = Most;       ///< the largest code
 };
+
+/// The largest code of `Panel` once expanded, as a bound that many share: what matters is how many
+/// quads are added in 16 bits (pair_run), and nothing where that is one.
+template <typename Simd, typename Panel>
+constexpr int expanded_most() {
+  constexpr int kMost = Panel::kFolded ? Panel::kFoldedMost : Panel::kMost;
+  constexpr std::size_t kRun = pair_run<Simd, kMost>();
+  return kRun == 1 ? 127 : kRun == 2 ? 63 : kRun == 4 ? 31 : 15;
+}
 
 /// The kind of `Panel`. Where both dot products are one, signed codes are no kind of their own.
 template <typename Simd, typename Panel>
 using KindOf = Kind<Panel::kSigned && !Simd::kDotsAreOne, Panel::kFolded ? 1 : Panel::kParts,
-                    Panel::kMinimum, Panel::kFolded>;
+                    Panel::kMinimum, Panel::kFolded, expanded_most<Simd, Panel>()>;
 
 /// Panels beside each other: as many as make 32 outputs of 16 lanes, so that a splat of activations
 /// serves two products.
@@ -37,13 +47,15 @@ template <typename Simd, typename K>
 struct Expanded {
   static constexpr std::size_t kParts = K::kParts;
   static constexpr bool kMinimum = K::kMinimum, kFolded = K::kFolded;
+  static constexpr int kMost = K::kMost;
   static constexpr std::size_t kSweep = 0;
   const ExpandedPanel* memory;
   std::size_t from;
   std::int32_t offset;  ///< what every code has too much
 
   typename Simd::I start(std::int32_t sum) const {
-    return Simd::set_int(kMinimum ? 0 : -(sum * offset));  // either an offset or a minimum
+    // Either an offset or a minimum; and none where signed codes are a kind of their own.
+    return Simd::set_int(kMinimum || K::kSigned ? 0 : -(sum * offset));
   }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {

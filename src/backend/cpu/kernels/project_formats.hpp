@@ -33,7 +33,7 @@ typename Simd::I quad_of_nibbles(const std::byte* group, std::size_t v) {
 
 /// Q4_1, Q5_1 (`High`), per 32 columns: [16] f16 d, [16] f16 -m, nibbles, bits in Q5_1.
 template <typename Simd, bool High>
-struct PanelOffset : UnsignedCodes<Simd, 1, 0, true> {
+struct PanelOffset : UnsignedCodes<Simd, 1, 0, true, High ? 31 : 15> {
   static constexpr std::size_t kCodes = 64;
   static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes + (High ? kBitBytes : 0);
   static constexpr std::size_t kSweep = kGroupBytes;
@@ -58,8 +58,9 @@ struct PanelOffset : UnsignedCodes<Simd, 1, 0, true> {
 /// Q2_K, per 256 columns: [16] f16 d, [16] f16 dmin, [16][16] u8 scales, [16][16] u8 minimums, then
 /// the pairs of 8 groups. Folded: code * scale is at most 3 * 15.
 template <typename Simd>
-struct PanelQ2_K : UnsignedCodes<Simd, 2, 0, true> {
+struct PanelQ2_K : UnsignedCodes<Simd, 2, 0, true, 3> {
   static constexpr bool kFolded = true;
+  static constexpr int kFoldedMost = 3 * 15;
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 256, kCodes = kMinimums + 256;
   static constexpr std::size_t kBlock = kCodes + 8 * kPairBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
@@ -101,6 +102,7 @@ struct PanelQ2_K : UnsignedCodes<Simd, 2, 0, true> {
 template <typename Simd>
 struct PanelQ3_K : SignedCodes<Simd, 2> {
   static constexpr bool kFolded = true;
+  static constexpr int kMost = 7;
   static constexpr std::size_t kScales = 64, kCodes = kScales + 256;
   static constexpr std::size_t kGroupBytes = kPairBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
@@ -142,7 +144,7 @@ struct PanelQ3_K : SignedCodes<Simd, 2> {
 /// Q5_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
 /// for each of 8 groups nibbles (low 4 bits) and bits.
 template <typename Simd>
-struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true> {
+struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true, 31> {
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
   static constexpr std::size_t kGroupBytes = kNibbleBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;

@@ -9,7 +9,7 @@ namespace lemma::cpu {
 
 /// TQ1_0, TQ2_0, per 256 columns: [16] f16 d, padded to 64 bytes, then the pairs of 8 groups.
 template <typename Simd>
-struct PanelTernary : UnsignedCodes<Simd, 1, 1, false> {  // codes stand for q - 1
+struct PanelTernary : UnsignedCodes<Simd, 1, 1, false, 2> {  // codes stand for q - 1
   static constexpr std::size_t kCodes = 64, kBlock = kCodes + 8 * kPairBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;

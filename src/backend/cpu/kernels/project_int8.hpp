@@ -41,6 +41,18 @@ void prefetch_ahead(const std::byte* panel, std::size_t g) {
   for (std::size_t i = 0; i < Sweep; i += 64) __builtin_prefetch(at + i);
 }
 
+/// Quads whose products may be added in 16 bits, in pairs, before they are widened: those of codes
+/// up to Most with activations up to 127. One where `Simd` has no products of pairs (AVX2 has: it
+/// widens by two instructions) or the codes are too large. Exact, so no bits depend on it.
+template <typename Simd, int Most>
+constexpr std::size_t pair_run() {
+  if constexpr (requires(typename Simd::I w) { Simd::pair_products(w, w); }) {
+    constexpr std::size_t kFit = 32767 / (2 * 127 * Most);
+    return kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+  }
+  return 1;
+}
+
 /// The rows of a tile: pointers to each row's part of a QuantizedRows. (`Simd` only makes its
 /// members local to one instruction set.)
 template <typename Simd, std::size_t R>
@@ -87,6 +99,50 @@ struct Tile {
     }
   }
 
+  /// Adds quads [Q, Q + Count) to sums of pairs in 16 bits, which begin with the first.
+  template <std::size_t Q, std::size_t Count, bool First = true>
+  void add_pairs(std::size_t g, I (&pairs)[R][P][kVectors]) const {
+    I w[P][kVectors];
+    LEMMA_UNROLL
+    for (std::size_t p = 0; p < P; ++p) {
+      LEMMA_UNROLL
+      for (std::size_t v = 0; v < kVectors; ++v) w[p][v] = panels[p].template quad<Q>(g, v);
+    }
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      const I a = Simd::splat4(rows.codes[r] + g * kGroup + Q * kQuad);
+      LEMMA_UNROLL
+      for (std::size_t p = 0; p < P; ++p) {
+        LEMMA_UNROLL
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          const I products = Simd::pair_products(w[p][v], a);
+          pairs[r][p][v] = First ? products : Simd::add_pairs(pairs[r][p][v], products);
+        }
+      }
+    }
+    if constexpr (Count > 1) add_pairs<Q + 1, Count - 1, false>(g, pairs);
+  }
+
+  /// The same as add_quad for quads [Q, End), `Run` at a time.
+  template <std::size_t Q, std::size_t End, std::size_t Run>
+  void add_runs(std::size_t g, I (&dots)[R][P][kVectors]) const {
+    if constexpr (Q < End) {
+      I pairs[R][P][kVectors];
+      add_pairs<Q, Run>(g, pairs);
+      LEMMA_UNROLL
+      for (std::size_t r = 0; r < R; ++r) {
+        LEMMA_UNROLL
+        for (std::size_t p = 0; p < P; ++p) {
+          LEMMA_UNROLL
+          for (std::size_t v = 0; v < kVectors; ++v) {
+            dots[r][p][v] = Simd::add_widened(dots[r][p][v], pairs[r][p][v]);
+          }
+        }
+      }
+      add_runs<Q + Run, End, Run>(g, dots);
+    }
+  }
+
   /// The sum of the activations of one part.
   template <std::size_t Part>
   static std::int32_t part_sum(const std::int32_t* sums) {
@@ -107,6 +163,12 @@ struct Tile {
         LEMMA_UNROLL
         for (std::size_t v = 0; v < kVectors; ++v) dots[r][p][v] = start;
       }
+    }
+    constexpr std::size_t kRun = pair_run<Simd, Panel::kMost>(),
+                          kQuads = Panel::kParts == 1 ? 8 : 4;
+    if constexpr (kRun > 1) {
+      add_runs<kFirst, kFirst + kQuads, (kRun < kQuads ? kRun : kQuads)>(g, dots);
+      return;
     }
     add_quad<kFirst + 0>(g, dots);
     add_quad<kFirst + 1>(g, dots);

@@ -8,11 +8,11 @@
 
 namespace lemma::cpu {
 
-/// What readers of unsigned codes share: codes stand for q - Offset.
-template <typename Simd, std::size_t Parts, int Offset, bool Minimum>
+/// What readers of unsigned codes share: codes, up to Most, stand for q - Offset.
+template <typename Simd, std::size_t Parts, int Offset, bool Minimum, int Most = 127>
 struct UnsignedCodes {
   static constexpr std::size_t kParts = Parts;
-  static constexpr int kOffset = Offset;
+  static constexpr int kOffset = Offset, kMost = Most, kFoldedMost = 127;
   static constexpr bool kMinimum = Minimum, kFolded = false, kSigned = false;
   static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * Offset)); }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
@@ -24,7 +24,7 @@ struct UnsignedCodes {
 template <typename Simd, std::size_t Parts>
 struct SignedCodes {
   static constexpr std::size_t kParts = Parts;
-  static constexpr int kOffset = Simd::kSignedOffset;
+  static constexpr int kOffset = Simd::kSignedOffset, kMost = 127, kFoldedMost = 127;
   static constexpr bool kMinimum = false, kFolded = false, kSigned = true;
   static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * kOffset)); }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
@@ -61,8 +61,8 @@ struct PanelQ8_0 : PairedGroups<Simd, 512, SignedCodes<Simd, 1>> {
 /// Q4_0: paired groups of [4][16][4] bytes, the low nibble of vector q holding columns 4q.., the
 /// high one columns 16 + 4q...
 template <typename Simd>
-struct PanelQ4_0 : PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false>> {
-  using PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false>>::PairedGroups;
+struct PanelQ4_0 : PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false, 15>> {
+  using PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false, 15>>::PairedGroups;
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const typename Simd::I pair =
@@ -74,8 +74,8 @@ struct PanelQ4_0 : PairedGroups<Simd, 256, UnsignedCodes<Simd, 1, 8, false>> {
 /// Q5_0: paired groups of [4][16][4] bytes as in Q4_0 and [16][4] bytes of high bits: bit q belongs
 /// to columns 4q...
 template <typename Simd>
-struct PanelQ5_0 : PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false>> {
-  using PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false>>::PairedGroups;
+struct PanelQ5_0 : PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false, 31>> {
+  using PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false, 31>>::PairedGroups;
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
     const std::byte* const at = this->codes(g) + v * 4 * Simd::kLanes;
@@ -87,7 +87,7 @@ struct PanelQ5_0 : PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false
 /// Q4_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
 /// [8][4][16][4] bytes as in Q4_0.
 template <typename Simd>
-struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true> {
+struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true, 15> {
   static constexpr std::size_t kBlock = 64 + 128 + 128 + 2048;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;
@@ -114,7 +114,7 @@ struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true> {
 /// with the low 4 bits as in Q4_0; [8][2][16][4] bytes with the high 2 bits: bits 2q, 2q + 1 of
 /// vector h belong to columns 16 h + 4 q...
 template <typename Simd>
-struct PanelQ6_K : UnsignedCodes<Simd, 2, 32, false> {
+struct PanelQ6_K : UnsignedCodes<Simd, 2, 32, false, 63> {
   static constexpr std::size_t kLow = 64 + 256, kHigh = kLow + 2048, kBlock = kHigh + 1024;
   static constexpr std::size_t kSweep = kBlock / 8;
   const std::byte* panel;

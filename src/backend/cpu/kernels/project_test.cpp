@@ -332,6 +332,57 @@ TEST_P(ProjectTest, TakesTheExtremeCodesOfEveryFormat) {
   }
 }
 
+TEST_P(ProjectTest, TakesRowsOfTheLargestCodesOfEveryFormat) {
+  // Nearly all weights of a group at one end of what their format holds, the activations at theirs:
+  // whatever is summed in 16 bits first is as large as it gets. 64 rows read an expanded panel.
+  const std::pair<float, float> patterns[] = {
+      {1.f, -0.97f}, {-1.f, 0.97f}, {0.f, 1.f}, {0.f, -1.f}, {1.f, 1.f}};
+  for (const Format format : weights::kFormats) {
+    const weights::FormatTraits& traits = weights::traits(format);
+    if (!takes_int8(kernel_of(format))) continue;
+    for (const auto& [one, others] : patterns) {
+      const std::size_t cols = traits.block_elements == 256 ? 256 : 64, count = 64;
+      std::vector<float> values(kPanelRows * cols, others), decoded(values.size());
+      for (std::size_t i = 0; i < values.size(); i += 16) values[i] = one;
+      std::vector<std::byte> bytes(kPanelRows * weights::row_bytes(format, cols));
+      traits.quantize(values, bytes.data());
+      traits.dequantize(bytes.data(), decoded);
+      GuardedMemory<std::byte> panel(panel_bytes(format, cols));
+      pack_panel({format, kPanelRows, cols, bytes.data(), nullptr, ""}, 0, panel.data());
+      TestRows rows(count, cols);
+      for (std::size_t i = 0; i < count * cols; ++i) rows.x[i] = i / cols % 2 == 0 ? 127.f : -127.f;
+      quantize(rows, count * cols);
+      std::vector<float> out(count * kPanelRows);
+      double sum = 0, magnitude = 0;
+      for (std::size_t k = 0; k < cols; ++k) {
+        const double weight = rounds(format) ? nearest_bf16(decoded[k]) : double(decoded[k]);
+        sum += 127.0 * weight;
+        magnitude += std::fabs(127.0 * weight);
+      }
+      if (has_minimum(format)) magnitude = magnitude * 8 + 127.0 * double(cols);
+      ProjectJob job;
+      job.panels = panel.data();
+      job.panel_bytes = panel_bytes(format, cols);
+      job.outputs = kPanelRows;
+      job.cols = cols;
+      job.x = rows.x.data();
+      job.x_stride = cols;
+      job.quantized = rows.quantized();
+      job.out = out.data();
+      job.out_stride = kPanelRows;
+      for (const std::size_t some : {std::size_t{2}, count}) {
+        job.rows = some;
+        table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
+        for (std::size_t i = 0; i < some * kPanelRows; ++i) {
+          ASSERT_NEAR(out[i], i / kPanelRows % 2 == 0 ? sum : -sum,
+                      rounding(format, cols, magnitude, rounds(format)))
+              << traits.name << ", " << some << " rows of " << others;
+        }
+      }
+    }
+  }
+}
+
 std::string name_of(const ::testing::TestParamInfo<Tested>& tested) {
   return tested.param.name;
 }
