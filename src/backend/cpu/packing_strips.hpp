@@ -220,45 +220,72 @@ struct Q6_KStrip : BlockStrip<weights::BlockQ6_K> {
   }
 };
 
+/// Codes as they lie in the file; bytes 1 and 2 of the words of scales change places.
 struct Q2_KStrip : BlockStrip<weights::BlockQ2_K> {
-  static constexpr Unit kUnit{.halves = 2, .bytes = 32, .words = 16};
+  static constexpr Unit kUnit{.halves = 2, .words = 20};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     to.halves[0] = at(block).d;
     to.halves[1] = at(block).dmin;
-    const auto both = load<Bytes>(at(block).scales);
-    store(to.bytes, both & 0x0f);
-    store(to.bytes + 16, reinterpret_cast<Bytes>(reinterpret_cast<Words>(both) >> 4) & 0x0f);
-    for (std::size_t half = 0; half < 2; ++half) {
-      const auto pairs = transposed_pairs(at(block).qs + half * 32);
-      store(to.words + half * 8, pairs[0]);
-      store(to.words + half * 8 + 4, pairs[1]);
-    }
+    const auto scales = load<Words>(at(block).scales);
+    store(to.words, (scales & 0xff0000ffu) | (scales & 0xff00u) << 8 | (scales >> 8 & 0xff00u));
+    std::memcpy(to.words + 4, at(block).qs, 64);
   }
 };
 
-struct Q3_KStrip : BlockStrip<weights::BlockQ3_K> {
-  static constexpr Unit kUnit{.halves = 1, .bytes = 16, .words = 24};
-  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    to.halves[0] = at(block).d;
-    // 16 scales of 6 bits, less 32: low nibbles in 8 bytes, pairs in the next 4.
-    const std::uint8_t* const packed = at(block).scales;
+/// Two blocks a unit.
+struct Q3_KStrip {
+  static constexpr std::size_t kWords = 27;
+  static constexpr Unit kUnit{.halves = 2, .words = 2 * kWords};
+  static constexpr std::size_t kBlocks = 2, kUnits = 1, kBlockBytes = sizeof(weights::BlockQ3_K);
+
+  /// Of eight scales the lower 4 bits: the even ones' in the lower half, the odd ones' in the
+  /// other.
+  static std::uint32_t join_nibbles(std::uint64_t scales) noexcept {
+    const std::uint64_t low = scales & 0x0f0f0f0f0f0f0f0fu, x = low | low >> 12;
+    return static_cast<std::uint32_t>((x & 0xff) | (x >> 24 & 0xff00) | (x << 8 & 0xff0000) |
+                                      (x >> 16 & 0xff000000));
+  }
+  /// Their upper 2 bits: the even ones' in the lowest byte, the odd ones' in byte 2.
+  static std::uint32_t join_pairs(std::uint64_t scales) noexcept {
+    const std::uint64_t high = scales >> 4 & 0x0303030303030303u, x = high | high >> 14;
+    const std::uint64_t y = x | x >> 28;
+    return static_cast<std::uint32_t>((y & 0xff) | (y << 8 & 0xff0000));
+  }
+  static void put_scales(const std::uint8_t* packed, std::uint32_t* words) noexcept {
+    // 16 scales of 6 bits: low nibbles in 8 bytes, pairs in the next 4.
     const auto low = load<std::uint64_t>(packed);
     const auto high = load<std::uint32_t>(packed + 8);
     const auto pairs = [&](int k) { return std::uint64_t{high >> (2 * k) & 0x03030303u} << 4; };
     const std::uint64_t first = (low & 0x0f0f0f0f0f0f0f0fu) | pairs(0) | pairs(1) << 32;
     const std::uint64_t last = (low >> 4 & 0x0f0f0f0f0f0f0f0fu) | pairs(2) | pairs(3) << 32;
-    const Longs both{first, last};
-    store(to.bytes, reinterpret_cast<Bytes>(both) - 32);
-    const auto bits = transposed_bits(at(block).hmask);
-    for (std::size_t half = 0; half < 2; ++half) {
-      const auto words = transposed_pairs(at(block).qs + half * 32);
-      for (std::size_t k = 0; k < 4; ++k) {
-        std::uint32_t* const group = to.words + (half * 4 + k) * 3;
-        group[0] = words[k / 2][k % 2 * 2];
-        group[1] = words[k / 2][k % 2 * 2 + 1];
-        group[2] = bits[half * 4 + k];
-      }
+    words[0] = join_nibbles(first);
+    words[1] = join_nibbles(last);
+    words[2] = join_pairs(first) | join_pairs(last) << 8;
+  }
+  /// Four groups: `low` holds their pairs, `high` their bits from bit 0 of each byte on.
+  static void put_codes(const std::uint8_t* low, Words high0, Words high1,
+                        std::uint32_t* words) noexcept {
+    const auto low0 = load<Words>(low), low1 = load<Words>(low + 16);
+    const auto code = [](Words pairs, Words bits, int k) {
+      return (pairs >> (2 * k) & 0x03030303u) | (bits >> k & 0x01010101u) << 2;
+    };
+    const Words last0 = code(low0, high0, 3), last1 = code(low1, high1, 3);
+    for (int k = 0; k < 3; ++k) {
+      Words both = code(low0, high0, k) | code(low1, high1, k) << 3;
+      if (k == 0) both |= (last0 & 0x06060606u) << 5;
+      if (k == 1) both |= (last1 & 0x06060606u) << 5;
+      if (k == 2) both |= (last0 & 0x01010101u) << 6 | (last1 & 0x01010101u) << 7;
+      store(words + k * 4, both);
     }
+  }
+  static void take(const std::byte* bytes, std::size_t i, Strip& to) noexcept {
+    const auto& block = *reinterpret_cast<const weights::BlockQ3_K*>(bytes);
+    std::uint32_t* const words = to.words + i * kWords;
+    to.halves[i] = block.d;
+    put_scales(block.scales, words);
+    const auto high0 = load<Words>(block.hmask), high1 = load<Words>(block.hmask + 16);
+    put_codes(block.qs, high0, high1, words + 3);
+    put_codes(block.qs + 32, high0 >> 4, high1 >> 4, words + 15);
   }
 };
 

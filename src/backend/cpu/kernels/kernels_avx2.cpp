@@ -91,14 +91,41 @@ struct Simd {
     return _mm256_and_si256(x, mask);
   }
   static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
+  template <int Count, int From, int To>
+  static I or_bits(I into, I x) {
+    return bit_or(into, bits<Count, From, To>(x));
+  }
+
+  template <int Count, int From, int To = 0>
+  static I halves(I x) {
+    const I mask = _mm256_set1_epi16(static_cast<short>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm256_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm256_slli_epi16(x, To - From);
+    return _mm256_and_si256(x, mask);
+  }
+  template <int Count, int From, int To>
+  static I or_halves(I into, I x) {
+    return bit_or(into, halves<Count, From, To>(x));
+  }
+  static I shift_halves(I x, int count) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(count)); }
+  static I less_four_times(I a, I b) { return _mm256_sub_epi16(a, _mm256_slli_epi16(b, 2)); }
+  template <int Down, int Up>
+  static I join(I low, I high) {
+    high = _mm256_slli_epi32(high, Up);
+    if constexpr (Down > 0) low = _mm256_srli_epi32(low, Down);
+    return _mm256_blend_epi16(low, high, 0xaa);
+  }
   using Table = __m256i;
   static Table table(const std::byte* at) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
   static I lookup(Table t, I x) { return _mm256_shuffle_epi8(t, x); }
 
-  static I factors(const std::byte* at) {
-    return _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes(at)), _mm256_set1_epi32(0x01010101));
+  template <int Byte>
+  static I spread(I x) {
+    const __m128i lanes = _mm_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    const __m128i from = _mm_add_epi8(lanes, _mm_set1_epi8(Byte));
+    return _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(from));
   }
   /// The lower byte of a product of 16 bits depends on the factors' lower bytes alone.
   static I times(I x, I factor) {
@@ -117,6 +144,8 @@ struct Simd {
   static constexpr bool kDotsAreOne = false;
   /// Products are added in pairs with saturation at 16 bits: 2 * 127 * 127 = 32258 stays below.
   static I dot_unsigned(I sum, I w, I a) { return add_widened(sum, pair_products(w, a)); }
+  static constexpr bool kWideBytes = false;
+  static I dot_bytes(I sum, I w, I a) { return dot_unsigned(sum, w, a); }
   /// |w| times a with w's sign. |-128| is 128 as an unsigned byte, and 2 * 128 * 127 = 32512 fits.
   static I dot_signed(I sum, I w, I a) {
     return dot_unsigned(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
@@ -127,10 +156,6 @@ struct Simd {
   static I add_pairs(I a, I b) { return in_order(_mm256_add_epi16(a, b)); }
   static I add_widened(I sum, I pairs) {
     return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
-  }
-  static I pairs_u8(const std::byte* low, const std::byte* high) {
-    return _mm256_or_si256(_mm256_cvtepu8_epi32(bytes(low)),
-                           _mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes(high)), 16));
   }
   static I dot_pairs(I a, I b) { return _mm256_madd_epi16(a, b); }
 

@@ -120,6 +120,36 @@ struct Simd {
     return _mm512_and_si512(x, mask);
   }
   static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
+  template <int Count, int From, int To>
+  static I or_bits(I into, I x) {
+    const I mask = _mm512_set1_epi8(static_cast<char>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm512_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm512_slli_epi16(x, To - From);
+    return or_masked(into, x, mask);
+  }
+
+  template <int Count, int From, int To = 0>
+  static I halves(I x) {
+    const I mask = _mm512_set1_epi16(static_cast<short>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm512_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm512_slli_epi16(x, To - From);
+    if constexpr (From + Count == 16 && To == 0) return x;
+    return _mm512_and_si512(x, mask);
+  }
+  template <int Count, int From, int To>
+  static I or_halves(I into, I x) {
+    const I mask = _mm512_set1_epi16(static_cast<short>(((1 << Count) - 1) << To));
+    if constexpr (From > To) x = _mm512_srli_epi16(x, From - To);
+    if constexpr (From < To) x = _mm512_slli_epi16(x, To - From);
+    return or_masked(into, x, mask);
+  }
+  static I shift_halves(I x, int count) { return _mm512_srl_epi16(x, _mm_cvtsi32_si128(count)); }
+  static I less_four_times(I a, I b) { return _mm512_sub_epi16(a, _mm512_slli_epi16(b, 2)); }
+  template <int Down, int Up>
+  static I join(I low, I high) {
+    if constexpr (Down > 0) low = _mm512_srli_epi32(low, Down);
+    return or_masked(_mm512_slli_epi32(high, Up), low, _mm512_set1_epi32(0xffff));
+  }
   using Table = __m512i;
   /// The top bits are flipped here, once, instead of in every vector of codes.
   static Table table(const std::byte* at) {
@@ -128,8 +158,11 @@ struct Simd {
   }
   static I lookup(Table t, I x) { return _mm512_shuffle_epi8(t, x); }
 
-  static I factors(const std::byte* at) {
-    return _mm512_mullo_epi32(_mm512_cvtepu8_epi32(bytes(at)), _mm512_set1_epi32(0x01010101));
+  template <int Byte>
+  static I spread(I x) {
+    const __m128i lanes = _mm_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    const __m128i from = _mm_add_epi8(lanes, _mm_set1_epi8(Byte));
+    return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(from));
   }
   /// The lower byte of a product of 16 bits depends on the factors' lower bytes alone.
   static I times(I x, I factor) {
@@ -148,13 +181,14 @@ struct Simd {
   static constexpr bool kDotsAreOne = true;
   static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
   static I dot_signed(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
-  static I pairs_u8(const std::byte* low, const std::byte* high) {
-    return _mm512_or_si512(_mm512_cvtepu8_epi32(bytes(low)),
-                           _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes(high)), 16));
-  }
+  static constexpr bool kWideBytes = true;
+  static I dot_bytes(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
   static I dot_pairs(I a, I b) { return _mm512_madd_epi16(a, b); }
 
  private:
+  static I or_masked(I into, I x, I mask) {
+    return _mm512_ternarylogic_epi32(into, x, mask, 0xf8);  // into | (x & mask)
+  }
   /// The low and the high halves of 16 pairs, as f32.
   static void store_pair(BF16, __m512i x, float* out) {
     _mm512_storeu_si512(out, _mm512_slli_epi32(x, 16));

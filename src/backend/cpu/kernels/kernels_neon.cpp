@@ -78,6 +78,35 @@ struct Simd {
     return vreinterpretq_s32_u8(vandq_u8(bytes, vdupq_n_u8(((1 << Count) - 1) << To)));
   }
   static I bit_or(I a, I b) { return vorrq_s32(a, b); }
+  template <int Count, int From, int To>
+  static I or_bits(I into, I x) {
+    return bit_or(into, bits<Count, From, To>(x));
+  }
+
+  template <int Count, int From, int To = 0>
+  static I halves(I x) {
+    uint16x8_t all = vreinterpretq_u16_s32(x);
+    if constexpr (From > To) all = vshrq_n_u16(all, From - To);
+    if constexpr (From < To) all = vshlq_n_u16(all, To - From);
+    return vreinterpretq_s32_u16(vandq_u16(all, vdupq_n_u16(((1 << Count) - 1) << To)));
+  }
+  template <int Count, int From, int To>
+  static I or_halves(I into, I x) {
+    return bit_or(into, halves<Count, From, To>(x));
+  }
+  static I shift_halves(I x, int count) {
+    const int16x8_t left = vdupq_n_s16(static_cast<std::int16_t>(-count));
+    return vreinterpretq_s32_u16(vshlq_u16(vreinterpretq_u16_s32(x), left));
+  }
+  static I less_four_times(I a, I b) {
+    return vreinterpretq_s32_s16(
+        vsubq_s16(vreinterpretq_s16_s32(a), vshlq_n_s16(vreinterpretq_s16_s32(b), 2)));
+  }
+  template <int Down, int Up>
+  static I join(I low, I high) {
+    if constexpr (Down > 0) low = vshrq_n_s32(low, Down);
+    return vbslq_s32(vdupq_n_u32(0xffff), low, vshlq_n_s32(high, Up));
+  }
   using Table = int8x16_t;
   static Table table(const std::byte* at) {
     return vld1q_s8(reinterpret_cast<const std::int8_t*>(at));
@@ -86,8 +115,12 @@ struct Simd {
     return vreinterpretq_s32_s8(vqtbl1q_s8(t, vreinterpretq_u8_s32(x)));
   }
 
-  static I factors(const std::byte* at) {
-    return vreinterpretq_s32_u32(vmulq_n_u32(four_u8(at), 0x01010101u));
+  template <int Byte>
+  static I spread(I x) {
+    const uint8x16_t from =
+        vreinterpretq_u8_u32(uint32x4_t{0x01010101u * Byte, 0x01010101u * (4 + Byte),
+                                        0x01010101u * (8 + Byte), 0x01010101u * (12 + Byte)});
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x), from));
   }
   static I times(I x, I factor) {
     return vreinterpretq_s32_s8(vmulq_s8(vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(factor)));
@@ -101,11 +134,10 @@ struct Simd {
   static constexpr int kSignedOffset = 0;
   static constexpr bool kDotsAreOne = true;
   static I dot_unsigned(I sum, I w, I a) { return dot_signed(sum, w, a); }  // 0..127 are signed too
+  static constexpr bool kWideBytes = false;
+  static I dot_bytes(I sum, I w, I a) { return dot_signed(sum, w, a); }
   static I dot_signed(I sum, I w, I a) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
-  }
-  static I pairs_u8(const std::byte* low, const std::byte* high) {
-    return vreinterpretq_s32_u32(vorrq_u32(four_u8(low), vshlq_n_u32(four_u8(high), 16)));
   }
   static I dot_pairs(I a, I b) {
     const int16x8_t x = vreinterpretq_s16_s32(a), y = vreinterpretq_s16_s32(b);

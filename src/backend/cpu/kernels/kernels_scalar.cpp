@@ -78,6 +78,39 @@ struct Simd {
         kMask);
   }
   static I bit_or(I a, I b) { return a | b; }
+  template <int Count, int From, int To>
+  static I or_bits(I into, I x) {  ///< bit_or(into, bits<...>(x))
+    return into | bits<Count, From, To>(x);
+  }
+
+  // The same for numbers of 16 bits.
+  template <int Count, int From, int To = 0>
+  static I halves(I x) {
+    constexpr std::uint32_t kMask = (((1u << Count) - 1u) << To) * 0x00010001u;
+    const std::uint32_t all = static_cast<std::uint32_t>(x);
+    return static_cast<I>(
+        (From > To ? all >> (From > To ? From - To : 0) : all << (From > To ? 0 : To - From)) &
+        kMask);
+  }
+  template <int Count, int From, int To>
+  static I or_halves(I into, I x) {
+    return into | halves<Count, From, To>(x);
+  }
+  static I shift_halves(I x, int count) {  ///< down by 0..15
+    const std::uint32_t all = static_cast<std::uint32_t>(x);
+    return static_cast<I>((all & 0xffffu) >> count | (all >> 16 >> count) << 16);
+  }
+  static I less_four_times(I a, I b) {  ///< a - 4 b, modulo 2^16
+    const std::uint32_t x = static_cast<std::uint32_t>(a), y = static_cast<std::uint32_t>(b);
+    return static_cast<I>(((x - 4 * y) & 0xffffu) | ((x >> 16) - 4 * (y >> 16)) << 16);
+  }
+  /// Per lane: low / 2^Down (or its lower 16 bits) and high * 2^Up / 2^16 as two numbers of 16
+  /// bits. The lower bits of high * 2^Up are zero.
+  template <int Down, int Up>
+  static I join(I low, I high) {
+    const std::uint32_t x = static_cast<std::uint32_t>(low), y = static_cast<std::uint32_t>(high);
+    return static_cast<I>((x >> Down & 0xffffu) | y << Up);
+  }
   struct Table {  ///< 16 signed values, prepared for lookup
     std::int8_t values[16];
   };
@@ -97,8 +130,9 @@ struct Simd {
   }
 
   // Bytes of weights times small factors, modulo 256.
-  static I factors(const std::byte* at) {  ///< of kLanes bytes each, four times
-    return static_cast<I>(static_cast<std::uint32_t>(static_cast<std::uint8_t>(*at)) * 0x01010101u);
+  template <int Byte>
+  static I spread(I x) {  ///< the byte of each lane, four times
+    return static_cast<I>((static_cast<std::uint32_t>(x) >> (8 * Byte) & 0xffu) * 0x01010101u);
   }
   static I times(I x, I factor) {
     return bytewise(x,
@@ -121,10 +155,16 @@ struct Simd {
     __builtin_memcpy(y, &a, 4);
     return sum + x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3];
   }
-  /// kLanes bytes from each place as pairs of 16 bits, and the dot product of two such pairs.
-  static I pairs_u8(const std::byte* low, const std::byte* high) {
-    return static_cast<std::uint8_t>(*low) | static_cast<std::uint8_t>(*high) << 16;
+  /// The same for weights up to 255 where kWideBytes, else up to 127.
+  static constexpr bool kWideBytes = true;
+  static I dot_bytes(I sum, I w, I a) {
+    std::uint8_t x[4];
+    std::int8_t y[4];
+    __builtin_memcpy(x, &w, 4);
+    __builtin_memcpy(y, &a, 4);
+    return sum + x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3];
   }
+  /// Per lane: the dot product of two pairs of signed numbers of 16 bits.
   static I dot_pairs(I a, I b) {
     std::int16_t x[2], y[2];
     __builtin_memcpy(x, &a, 4);

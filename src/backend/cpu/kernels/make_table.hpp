@@ -12,6 +12,7 @@
 #include "backend/cpu/kernels/product.hpp"
 #include "backend/cpu/kernels/project_expanded.hpp"
 #include "backend/cpu/kernels/project_floats.hpp"
+#include "backend/cpu/kernels/project_folded.hpp"
 #include "backend/cpu/kernels/project_formats.hpp"
 #include "backend/cpu/kernels/project_grids.hpp"
 #include "backend/cpu/kernels/project_panels.hpp"

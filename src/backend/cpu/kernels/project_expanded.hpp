@@ -130,8 +130,11 @@ struct Expansion {
   }
   template <std::size_t Q>
   typename Simd::I codes(std::size_t g, std::size_t v) const {
-    if constexpr (Panel::kFolded) return panel.template folded<Q>(g, v);
-    return panel.template quad<Q>(g, v);
+    if constexpr (Panel::kFolded) {
+      return panel.template folded<Q>(g, v);
+    } else {
+      return panel.template quad<Q>(g, v);
+    }
   }
 };
 

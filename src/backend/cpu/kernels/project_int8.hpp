@@ -245,39 +245,14 @@ struct Tile {
     }
   }
 
-  /// The scaled products of a group of a folded format, whole numbers below 2^24: exact in f32.
-  void whole(std::size_t g, F (&to)[R][P][kVectors]) const {
-    I dots[R][P][kVectors];
-    multiply<0>(g, dots);
-    each([&](std::size_t r, std::size_t p, std::size_t v) {
-      to[r][p][v] = Simd::to_float(dots[r][p][v]);
-    });
-    if constexpr (Panel::kParts == 2) {
-      each([&](std::size_t r, std::size_t p, std::size_t v) {
-        to[r][p][v] = Simd::mul(to[r][p][v], panels[p].factor(g, 0, v));
-      });
-      multiply<1>(g, dots);
-      each([&](std::size_t r, std::size_t p, std::size_t v) {
-        to[r][p][v] =
-            Simd::fma(Simd::to_float(dots[r][p][v]), panels[p].factor(g, 1, v), to[r][p][v]);
-      });
-    }
-  }
-
-  /// 256 columns of a folded format, from group `begin` on.
-  void add_block(const std::byte* streamed, std::size_t begin) {
-    F a[R][P][kVectors], b[R][P][kVectors];
-    each([&](std::size_t r, std::size_t p, std::size_t v) {
-      a[r][p][v] = b[r][p][v] = Simd::zero();
-    });
+  /// a and b of a block of a folded format that is expanded.
+  void add_expanded_block(std::size_t begin, F (&a)[R][P][kVectors], F (&b)[R][P][kVectors]) const {
     for (std::size_t g = begin; g < begin + kBlockGroups; ++g) {
-      if constexpr (Panel::kSweep > 0) {
-        if (streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(streamed, g);
-      }
-      F products[R][P][kVectors];
-      whole(g, products);
+      I dots[R][P][kVectors];
+      multiply<0>(g, dots);
       each([&](std::size_t r, std::size_t p, std::size_t v) {
-        a[r][p][v] = Simd::fma(products[r][p][v], Simd::set(rows.scales[r][g]), a[r][p][v]);
+        a[r][p][v] =
+            Simd::fma(Simd::to_float(dots[r][p][v]), Simd::set(rows.scales[r][g]), a[r][p][v]);
       });
       if constexpr (Panel::kMinimum) {
         each([&](std::size_t r, std::size_t p, std::size_t v) {
@@ -288,6 +263,19 @@ struct Tile {
               Simd::fma(Simd::to_float(minimums), Simd::set(rows.scales[r][g]), b[r][p][v]);
         });
       }
+    }
+  }
+
+  /// 256 columns of a folded format, from group `begin` on.
+  void add_block(const std::byte* streamed, std::size_t begin) {
+    F a[R][P][kVectors], b[R][P][kVectors];
+    each([&](std::size_t r, std::size_t p, std::size_t v) {
+      a[r][p][v] = b[r][p][v] = Simd::zero();
+    });
+    if constexpr (Panel::kParts == 2) {
+      panels[0].add_block(streamed, begin, rows, a, b);
+    } else {
+      add_expanded_block(begin, a, b);
     }
     each([&](std::size_t r, std::size_t p, std::size_t v) {
       sum[r][p][v] = Simd::fma(a[r][p][v], panels[p].block_scale(begin, v), sum[r][p][v]);
