@@ -17,13 +17,21 @@ constexpr std::size_t kLittleWork = std::size_t{1} << 16;
 
 constexpr std::size_t kNoItem = ~std::size_t{0};
 
+/// See Context::reads_rounded.
+bool rounded(const KernelTable& kernels, const Weight& weight) noexcept {
+  if (weight.product == Product::kInt8) return true;
+  return kernels.bf16_rows && weight.product == Product::kFloat &&
+         weight.kernel != WeightKernel::kF32 && weight.matrix.cols % kGroup == 0;
+}
+
 /// The widest input of any product that takes int8 activations.
-std::size_t widest_quantized(const backend::Program& program, const std::deque<Weight>& weights) {
+std::size_t widest_quantized(const KernelTable& kernels, const backend::Program& program,
+                             const std::deque<Weight>& weights) {
   std::size_t widest = 0;
   const auto consider = [&](backend::WeightId id) {
     if (id == backend::kNoWeight) return;
     const Weight& weight = weights[static_cast<std::size_t>(id)];
-    if (weight.product != Product::kInt8) return;
+    if (!rounded(kernels, weight)) return;
     widest = std::max<std::size_t>(widest, weight.matrix.cols);
   };
   for (const backend::Operation& operation : program.operations) {
@@ -51,11 +59,15 @@ bool token_classes_differ(const KernelTable& kernels, const std::deque<Weight>& 
 
 }  // namespace
 
-QuantizedBuffer::QuantizedBuffer(std::size_t max_rows, std::size_t max_cols) {
+QuantizedBuffer::QuantizedBuffer(const KernelTable& kernels, std::size_t max_rows,
+                                 std::size_t max_cols) {
   const std::size_t codes = (max_rows * max_cols + 63) / 64 * 64;
   const std::size_t groups = max_rows * (max_cols / kGroup);
-  memory_ = base::AlignedBuffer::uninitialized(
-      codes + groups * (2 * sizeof(float) + 3 * sizeof(std::int32_t)));
+  const std::size_t all = codes + groups * (2 * sizeof(float) + 3 * sizeof(std::int32_t));
+  const std::size_t halves = (all + 63) / 64 * 64;
+  const std::size_t bf16 = kernels.bf16_rows ? max_rows * max_cols * sizeof(std::uint16_t) : 0;
+  memory_ = base::AlignedBuffer::uninitialized(bf16 > 0 ? halves + bf16 : all);
+  if (bf16 > 0) start_.bf16 = reinterpret_cast<std::uint16_t*>(memory_.data() + halves);
   start_.codes = reinterpret_cast<std::int8_t*>(memory_.data());
   start_.scales = reinterpret_cast<float*>(memory_.data() + codes);
   start_.scaled_sums = start_.scales + groups;
@@ -66,7 +78,8 @@ QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row,
                                     std::size_t col) const noexcept {
   const std::size_t group = row * (cols / kGroup) + col / kGroup;
   return {start_.codes + row * cols + col, start_.scales + group, start_.scaled_sums + group,
-          start_.sums + group * 3};
+          start_.sums + group * 3,
+          start_.bf16 == nullptr ? nullptr : start_.bf16 + row * cols + col};
 }
 
 std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
@@ -105,8 +118,12 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
     cos_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
     sin_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
   }
-  const std::size_t widest = widest_quantized(recorded, held);
-  for (Memo& memo : memos_) memo.buffer = QuantizedBuffer(rows, widest);
+  const std::size_t widest = widest_quantized(table, recorded, held);
+  for (Memo& memo : memos_) memo.buffer = QuantizedBuffer(table, rows, widest);
+}
+
+bool Context::reads_rounded(backend::WeightId id) const noexcept {
+  return rounded(kernels, weight(id));
 }
 
 void Context::begin(const backend::Step& step) noexcept {

@@ -60,11 +60,11 @@ struct Phase {
   std::size_t work = 0;  ///< multiply-adds of all items together
 };
 
-/// Memory for the int8 form of [max_rows, cols].
+/// Memory for the int8 form of [max_rows, cols], and for their bf16 form where `kernels` read it.
 class QuantizedBuffer {
  public:
   QuantizedBuffer() = default;
-  QuantizedBuffer(std::size_t max_rows, std::size_t max_cols);
+  QuantizedBuffer(const KernelTable& kernels, std::size_t max_rows, std::size_t max_cols);
   /// The part for rows of `cols` elements, beginning at column `col` of row `row`.
   QuantizedRows rows(std::size_t cols, std::size_t row = 0, std::size_t col = 0) const noexcept;
   bool empty() const noexcept { return memory_.empty(); }
@@ -116,6 +116,8 @@ class Context {
   std::span<const float> cos(std::uint32_t rope, std::size_t row) const noexcept;
   std::span<const float> sin(std::uint32_t rope, std::size_t row) const noexcept;
 
+  /// Whether the weight's products read rows that were rounded before: to int8, or to bf16.
+  bool reads_rounded(backend::WeightId id) const noexcept;
   /// The rows of `tensor` in int8 form, made at the first call of a step.
   QuantizedRows quantized(backend::Tensor tensor) noexcept;
   /// The buffer that holds them already, or null.

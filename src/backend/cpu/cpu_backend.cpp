@@ -23,6 +23,11 @@ base::Isa choose(const CpuOptions& options) {
   return base::choose_isa(base::cpu_features(), base::to_string(*options.isa));
 }
 
+const KernelTable& choose_kernels(const CpuOptions& options, base::Isa isa) noexcept {
+  if (options.kernels != nullptr) return *options.kernels;
+  return options.numerics == backend::Numerics::kStrict ? strict_kernels(isa) : kernels(isa);
+}
+
 /// The thread count and the reason for it.
 struct Threads {
   int count;
@@ -46,8 +51,7 @@ class CpuBackend final : public backend::Backend {
  public:
   CpuBackend(const CpuOptions& options, const Threads& threads)
       : isa_(choose(options)),
-        kernels_(options.numerics == backend::Numerics::kStrict ? strict_kernels(isa_)
-                                                                : kernels(isa_)),
+        kernels_(choose_kernels(options, isa_)),
         numerics_(options.numerics),
         repack_(options.repack),
         mapped_(options.mapped),

@@ -21,6 +21,8 @@
 
 namespace lemma::cpu {
 
+struct KernelTable;
+
 struct CpuOptions {
   int threads = 0;               ///< 0: one per fast core, within affinity mask and quota
   std::optional<base::Isa> isa;  ///< unset: the best there is, capped by LEMMA_ISA
@@ -28,6 +30,7 @@ struct CpuOptions {
   bool repack = true;  ///< false: weights stay as the file has them and are packed as they are used
   /// Tensors of which this holds anyway, sorted: experts, whose rows are read as they are chosen.
   std::vector<std::string> mapped{};
+  const KernelTable* kernels = nullptr;  ///< for tests: these instead of those of `isa`
 };
 
 /// Bytes that a matrix of this shape takes once it is packed; 0 where it would not be.

@@ -193,10 +193,10 @@ struct ExpertsScratch {
   ExpertsScratch(const Context& context, std::span<const std::size_t> all) {
     const std::size_t entries = all[0] * all[1];
     const std::span<const std::size_t> shape = all.subspan(1);
-    if (shape[3] != 0) quantized_in = QuantizedBuffer(entries, shape[1]);
+    if (shape[3] != 0) quantized_in = QuantizedBuffer(context.kernels, entries, shape[1]);
     if (shape[4] != 0) in = floats(entries * shape[1]);
     if (shape[5] != 0) {
-      quantized_hidden = QuantizedBuffer(entries, shape[2]);
+      quantized_hidden = QuantizedBuffer(context.kernels, entries, shape[2]);
     } else {
       hidden = floats(entries * shape[2]);
     }
@@ -246,8 +246,9 @@ class ExpertsExecutor final : public PhasedExecutor {
     const bool all_int8 = up_.wants_int8() && (!gated_ || gate_.wants_int8());
     wants_int8_ = up_.wants_int8() || (gated_ && gate_.wants_int8());
     const bool floats = !all_int8 || op.weigh_inputs;
-    const std::size_t bytes = width_ * ((wants_int8_ ? 2u : 0u) + (floats ? 4u : 0u)) +
-                              hidden_width_ * (down_.wants_int8() ? 2u : 4u);
+    const std::size_t rounded = context.kernels.bf16_rows ? 4 : 2;
+    const std::size_t bytes = width_ * ((wants_int8_ ? rounded : 0u) + (floats ? 4u : 0u)) +
+                              hidden_width_ * (down_.wants_int8() ? rounded : 4u);
     slice_ = rows_together(context.max_rows, op.ids.width * bytes);
     groups_ = Grouping(slice_, op.ids.width, op.experts);
     const auto flag = [](bool set) { return std::size_t{set ? 1u : 0u}; };
@@ -340,6 +341,9 @@ class ExpertsExecutor final : public PhasedExecutor {
     std::memcpy(to.scales, from.scales + row * groups, groups * sizeof(float));
     std::memcpy(to.scaled_sums, from.scaled_sums + row * groups, groups * sizeof(float));
     std::memcpy(to.sums, from.sums + row * groups * 3, groups * 3 * sizeof(std::int32_t));
+    if (to.bf16 != nullptr) {
+      std::memcpy(to.bf16, from.bf16 + row * width_, width_ * sizeof(std::uint16_t));
+    }
   }
 
   /// One chunk of an expert's hidden rows. `scratch` holds [2, rows, 64].

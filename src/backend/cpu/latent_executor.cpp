@@ -46,8 +46,10 @@ class AttendLatentExecutor final : public Executor {
     }
     const std::size_t rows = context.max_rows;
     absorbed_ = base::AlignedBuffer::uninitialized(rows * heads_ * width_ * sizeof(float));
-    if (key_up_ && key_up_.wants_int8()) quantized_ = QuantizedBuffer(rows, heads_ * nope_);
-    if (value_up_.wants_int8()) quantized_mean_ = QuantizedBuffer(rows, heads_ * rank_);
+    if (key_up_ && key_up_.wants_int8())
+      quantized_ = QuantizedBuffer(context.kernels, rows, heads_ * nope_);
+    if (value_up_.wants_int8())
+      quantized_mean_ = QuantizedBuffer(context.kernels, rows, heads_ * rank_);
     if (!op.key_up_transposed && nope_ > 0) take_key_rows(context);
     const bool decodes = !op.key_up_transposed && nope_ > 0 && key_rows_.first == nullptr;
     const std::size_t group = std::min(kHeadGroup, heads_);

@@ -195,6 +195,7 @@ void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const 
     job.quantized = {in.quantized.codes + run.first * cols(), in.quantized.scales + groups,
                      in.quantized.scaled_sums + groups, in.quantized.sums + groups * 3};
   }
+  if (in.quantized.bf16 != nullptr) job.quantized.bf16 = in.quantized.bf16 + run.first * cols();
   kernels.project[static_cast<std::size_t>(weight_->kernel)][run.token_class](job);
 }
 

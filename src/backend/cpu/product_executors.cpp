@@ -64,7 +64,7 @@ class Rounding {
 class ProjectExecutor final : public PhasedExecutor {
  public:
   ProjectExecutor(const backend::Project& op, const Context& context)
-      : parts_(op.outputs.size()), rounding_(op.in, wants_int8(op, context)) {
+      : parts_(op.outputs.size()), rounding_(op.in, reads_rounded(op, context)) {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const auto& output = op.outputs[i];
       const Linear& linear = parts_[i].linear =
@@ -145,10 +145,9 @@ class ProjectExecutor final : public PhasedExecutor {
     std::size_t group = 0;   ///< index of the first such group in left_
   };
 
-  static bool wants_int8(const backend::Project& op, const Context& context) {
-    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](const auto& output) {
-      return context.weight(output.weight).product == Product::kInt8;
-    });
+  static bool reads_rounded(const backend::Project& op, const Context& context) {
+    return std::any_of(op.outputs.begin(), op.outputs.end(),
+                       [&](const auto& output) { return context.reads_rounded(output.weight); });
   }
 
   void finish_columns(Context& context, const Part& part, std::size_t chunk) noexcept {
@@ -184,7 +183,8 @@ class ProjectGroupsExecutor final : public PhasedExecutor {
     LEMMA_CHECK(op.in.width == op.spec.groups * op.spec.in && linear_.cols() == op.spec.in);
     LEMMA_CHECK(op.out.width == op.spec.groups * op.spec.out);
     LEMMA_CHECK(linear_.outputs() == (op.spec.shared ? op.spec.out : op.out.width));
-    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.max_rows, op.in.width);
+    if (linear_.wants_int8())
+      quantized_ = QuantizedBuffer(context.kernels, context.max_rows, op.in.width);
   }
 
   std::size_t begin(Context& context, Phases& phases) noexcept override {
@@ -228,7 +228,7 @@ struct MlpScratch {
     threads.resize(static_cast<std::size_t>(context.pool.threads()));
     for (auto& scratch : threads) scratch.resize(2 * rows * Linear::kChunk);
     if (shape[1] != 0) {
-      quantized = QuantizedBuffer(rows, shape[0]);
+      quantized = QuantizedBuffer(context.kernels, rows, shape[0]);
     } else {
       hidden = base::AlignedBuffer::uninitialized(rows * shape[0] * sizeof(float));
     }
@@ -255,8 +255,8 @@ class MlpExecutor final : public PhasedExecutor {
         up_(context, op.up, op.up_bias),
         down_(context, op.down, op.down_bias),
         gated_(op.gate != backend::kNoWeight),
-        rounding_(op.in, up_.wants_int8() ||
-                             (gated_ && context.weight(op.gate).product == Product::kInt8)) {
+        rounding_(op.in,
+                  context.reads_rounded(op.up) || (gated_ && context.reads_rounded(op.gate))) {
     if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
     LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
@@ -357,7 +357,7 @@ class LogitsExecutor final : public HeadExecutor {
     const std::size_t rows = context.max_logit_rows;
     gathered_ = base::AlignedBuffer::uninitialized(rows * op.in.width * sizeof(float));
     logits_ = base::AlignedBuffer::uninitialized(rows * linear_.outputs() * sizeof(float));
-    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(rows, op.in.width);
+    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.kernels, rows, op.in.width);
   }
 
   void run(Context& context) noexcept override {

@@ -43,7 +43,8 @@ class StreamMix {
     LEMMA_CHECK(linear_.cols() == spec.state_size());
     flat_ = base::AlignedBuffer::uninitialized(std::size_t{context.max_rows} * spec.state_size() *
                                                sizeof(float));
-    if (linear_.wants_int8()) quantized_ = QuantizedBuffer(context.max_rows, spec.state_size());
+    if (linear_.wants_int8())
+      quantized_ = QuantizedBuffer(context.kernels, context.max_rows, spec.state_size());
   }
 
   const Linear& linear() const noexcept { return linear_; }

@@ -76,16 +76,18 @@ struct TestRows {
         codes(rows * cols, shift),
         scales(rows * (cols / kGroup), shift),
         scaled_sums(rows * (cols / kGroup), shift),
-        sums(rows * (cols / kGroup) * 3, shift) {}
+        sums(rows * (cols / kGroup) * 3, shift),
+        bf16(rows * cols, shift) {}
 
   QuantizedRows quantized() {
-    return {codes.data(), scales.data(), scaled_sums.data(), sums.data()};
+    return {codes.data(), scales.data(), scaled_sums.data(), sums.data(), bf16.data()};
   }
 
   GuardedMemory<float> x;
   GuardedMemory<std::int8_t> codes;
   GuardedMemory<float> scales, scaled_sums;
   GuardedMemory<std::int32_t> sums;
+  GuardedMemory<std::uint16_t> bf16;
 };
 
 class KernelTest : public ::testing::TestWithParam<base::Isa> {

@@ -50,6 +50,8 @@ struct QuantizedRows {
   /// [rows, cols / 32, 3]: the sum of the group's codes, that of its first half, and both halves'
   /// as 16-bit numbers, the first in the lower bits.
   std::int32_t* sums = nullptr;
+  /// [rows, cols]: the same rows rounded to bf16, where KernelTable::bf16_rows.
+  std::uint16_t* bf16 = nullptr;
 };
 
 /// out[r, o] = weights[o] . x[r] for consecutive panels of packed weights.
@@ -181,8 +183,9 @@ struct KernelTable {
   ExpandKernel expand[kWeightKernels];  ///< of quantized formats
   void (*product)(const ProductJob& job);
   void (*product16[kFormats16])(const ProductJob& job);
-  /// Rounds `n` (a multiple of 32) elements to the int8 form.
+  /// Rounds `n` (a multiple of 32) elements to the int8 form, and to bf16 as well if `bf16_rows`.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out);
+  bool bf16_rows;  ///< entered rows are multiplied as QuantizedRows::bf16 where they have it
 
   void (*soften)(const SoftenJob& job);
   /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
@@ -247,6 +250,8 @@ struct KernelTable {
 struct EnteredKernels {
   const char* name;
   void (*project[kWeightKernels])(const ProjectJob& job);
+  /// Not null: rounds rows for these kernels too, once for all products that read them.
+  void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out) = nullptr;
 };
 
 extern const KernelTable kScalarKernels;

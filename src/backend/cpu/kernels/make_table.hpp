@@ -69,6 +69,7 @@ constexpr KernelTable make_table(const char* name) {
       .product = product<Simd>,
       .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,
+      .bf16_rows = false,
       .soften = soften<Simd>,
       .transpose = transpose<Simd>,
       .transpose16 = {transpose_16<Simd, F16>, transpose_16<Simd, BF16>},

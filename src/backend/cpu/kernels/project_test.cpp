@@ -62,8 +62,10 @@ class ProjectTest : public ::testing::TestWithParam<Tested> {
     job.rows = count;
     job.x = rows.x.data() + first * cols;
     job.x_stride = cols;
-    job.quantized = {rows.codes.data() + first * cols, rows.scales.data() + groups,
-                     rows.scaled_sums.data() + groups, rows.sums.data() + groups * 3};
+    job.quantized = {
+        rows.codes.data() + first * cols, rows.scales.data() + groups,
+        rows.scaled_sums.data() + groups, rows.sums.data() + groups * 3,
+        table().bf16_rows && cols % kGroup == 0 ? rows.bf16.data() + first * cols : nullptr};
     job.out = out.data();
     job.out_stride = m.matrix.rows;
     table().project[static_cast<std::size_t>(kernel_of(m.matrix.format))][token_class](job);
@@ -199,6 +201,32 @@ TEST_P(ProjectTest, GivesARowTheSameBitsAmongMany) {
                 std::memcmp(together.data() + r * outputs, alone.data(), outputs * sizeof(float)))
           << weights::traits(format).name << ", row " << r;
     }
+  }
+}
+
+TEST_P(ProjectTest, GivesTheSameBitsFromRowsThatWereRoundedBefore) {
+  if (!table().bf16_rows) return;
+  for (const Format format : {Format::kF16, Format::kBF16}) {
+    const std::size_t cols = 1088, outputs = 83, count = 37;
+    Numbers numbers(12);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(count, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    quantize(rows, count * cols);
+    std::vector<float> before(count * outputs), here(count * outputs);
+    project(m, rows, 0, count, before);
+    ProjectJob job;
+    job.panels = m.panels.data();
+    job.panel_bytes = m.panel;
+    job.outputs = outputs;
+    job.cols = cols;
+    job.rows = count;
+    job.x = rows.x.data();
+    job.x_stride = cols;
+    job.out = here.data();
+    job.out_stride = outputs;
+    table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
+    EXPECT_EQ(before, here) << weights::traits(format).name;
   }
 }
 

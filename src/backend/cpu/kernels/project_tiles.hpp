@@ -13,8 +13,9 @@
 // zeros and makes zeros of them. Columns that are missing at the end count as zero. A row's bits do
 // not depend on the tile's height, and sums wait in the outputs between blocks of columns.
 //
-// Weights are expanded once for all rows of a job. (Rounding rows is repeated for every 64
-// outputs.)
+// Weights are expanded once for all rows of a job. Rows are rounded once for all products that read
+// them (QuantizedRows::bf16); only 16-bit floats may meet rows that are not, which are rounded
+// here.
 #pragma once
 
 #include "backend/cpu/kernels/product.hpp"
@@ -155,9 +156,15 @@ struct Heights {
   std::size_t upper, lower;
 };
 
+/// Rounded rows from the first column of a block on, `stride` elements from one to the next.
+struct TileRowsView {
+  const std::uint16_t* x;
+  std::size_t stride;
+};
+
 /// Adds `steps` steps of two panels to sums [rows][32], which begin at zero if `fresh`.
 template <typename Tiles>
-void multiply_tiles(Tiles& tiles, const TileRowsBlock& rows, const Heights& heights,
+void multiply_tiles(Tiles& tiles, const TileRowsView& rows, const Heights& heights,
                     const WeightTile* left, const WeightTile* right, std::size_t steps, bool fresh,
                     float* sums, std::size_t stride) {
   float* const lower = sums + kTileRows * stride;
@@ -176,11 +183,11 @@ void multiply_tiles(Tiles& tiles, const TileRowsBlock& rows, const Heights& heig
   for (std::size_t s = 0; s < steps; ++s) {
     tiles.template load<6>(left + s, 64);
     tiles.template load<7>(right + s, 64);
-    tiles.template load<4>(&rows.x[0][s * kStep], kTileColumns * 2);
+    tiles.template load<4>(rows.x + s * kStep, rows.stride * 2);
     tiles.template add_product<0, 4, 6>();
     tiles.template add_product<1, 4, 7>();
     if (!two) continue;
-    tiles.template load<5>(&rows.x[kTileRows][s * kStep], kTileColumns * 2);
+    tiles.template load<5>(rows.x + kTileRows * rows.stride + s * kStep, rows.stride * 2);
     tiles.template add_product<2, 5, 6>();
     tiles.template add_product<3, 5, 7>();
   }
@@ -192,7 +199,7 @@ void multiply_tiles(Tiles& tiles, const TileRowsBlock& rows, const Heights& heig
 
 /// Two panels from output `output` on. Where fewer outputs are there, the sums are kept apart.
 template <typename Tiles>
-void multiply_outputs(Tiles& tiles, const ProjectJob& job, const TileRowsBlock& rows,
+void multiply_outputs(Tiles& tiles, const ProjectJob& job, const TileRowsView& rows,
                       const Heights& heights, std::size_t row, const WeightTile* left,
                       const WeightTile* right, std::size_t steps, bool fresh, std::size_t output) {
   constexpr std::size_t kWidth = 2 * kPanelRows;
@@ -213,6 +220,14 @@ void multiply_outputs(Tiles& tiles, const ProjectJob& job, const TileRowsBlock& 
   }
 }
 
+/// The rows of two tiles, from `row` on.
+template <typename Tiles>
+Heights heights_from(const ProjectJob& job, std::size_t row) {
+  const std::size_t left = job.rows - row;
+  if (left < kTileRows) return {left, 0};
+  return {kTileRows, (left < 2 * kTileRows ? left : 2 * kTileRows) - kTileRows};
+}
+
 /// Columns from `k` on of up to kTilePanels panels from output `first` on, for all rows.
 template <typename Tiles>
 void multiply_block(Tiles& tiles, const TileJob<Tiles>& what, std::size_t first, std::size_t k) {
@@ -231,18 +246,27 @@ void multiply_block(Tiles& tiles, const TileJob<Tiles>& what, std::size_t first,
       expand_floats<Tiles>(panel, what.bf16, k, columns, weights[p]);
     }
   }
+  const auto multiply = [&](const TileRowsView& rows, std::size_t row, std::size_t p) {
+    const Heights heights = heights_from<Tiles>(job, row);
+    tiles.shape(heights.upper, heights.lower);
+    // Beside a last panel stands the same once more, whose outputs are not there.
+    multiply_outputs(tiles, job, rows, heights, row, weights[p],
+                     weights[p + 1 < panels ? p + 1 : p], steps, k == 0, first + p * kPanelRows);
+  };
+  if (job.quantized.bf16 != nullptr) {
+    // Two panels stay in the first cache while all rows pass.
+    for (std::size_t p = 0; p < panels; p += 2) {
+      for (std::size_t row = 0; row < job.rows; row += 2 * kTileRows) {
+        multiply({job.quantized.bf16 + row * job.cols + k, job.cols}, row, p);
+      }
+    }
+    return;
+  }
   TileRowsBlock rows;
   for (std::size_t row = 0; row < job.rows; row += 2 * kTileRows) {
-    const std::size_t height = job.rows - row < 2 * kTileRows ? job.rows - row : 2 * kTileRows;
-    const Heights heights{height < kTileRows ? height : kTileRows,
-                          height < kTileRows ? 0 : height - kTileRows};
-    round_rows<Tiles>(job, row, height, k, columns, rows);
-    tiles.shape(heights.upper, heights.lower);
-    for (std::size_t p = 0; p < panels; p += 2) {
-      // Beside a last panel stands the same once more, whose outputs are not there.
-      multiply_outputs(tiles, job, rows, heights, row, weights[p],
-                       weights[p + 1 < panels ? p + 1 : p], steps, k == 0, first + p * kPanelRows);
-    }
+    const Heights heights = heights_from<Tiles>(job, row);
+    round_rows<Tiles>(job, row, heights.upper + heights.lower, k, columns, rows);
+    for (std::size_t p = 0; p < panels; p += 2) multiply({rows.x[0], kTileColumns}, row, p);
   }
 }
 
@@ -274,10 +298,19 @@ constexpr void put_tiles(EnteredKernels& to) {
   }
 }
 
+/// Rounds rows as `Base` does, and to bf16 where there is room for that.
+template <typename Tiles, const KernelTable& Base>
+void quantize_for_tiles(const float* x, std::size_t n, const QuantizedRows& out) {
+  Base.quantize(x, n, out);
+  if (out.bf16 == nullptr) return;
+  for (std::size_t i = 0; i < n; ++i)
+    out.bf16[i] = static_cast<std::uint16_t>(to_bf16<Tiles>(x[i]));
+}
+
 /// All layouts but F32, which has one definition for both classes.
 template <typename Tiles, const KernelTable& Base>
 constexpr EnteredKernels tile_kernels(const char* name) {
-  EnteredKernels kernels{name, {}};
+  EnteredKernels kernels{name, {}, quantize_for_tiles<Tiles, Base>};
   put_tiles<Tiles, Base>(kernels);
   return kernels;
 }

@@ -11,6 +11,8 @@ KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered
   for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
     if (entered.project[kernel] != nullptr) table.project[kernel][0] = entered.project[kernel];
   }
+  table.bf16_rows = entered.quantize != nullptr;
+  if (table.bf16_rows) table.quantize = entered.quantize;
   return table;
 }
 
