@@ -25,4 +25,19 @@ double int8_bound(std::span<const float> w, std::span<const float> x) noexcept {
   return 6.0 * std::sqrt(variance);
 }
 
+double bf16_bound(std::span<const float> w, std::span<const float> x, bool both) noexcept {
+  LEMMA_CHECK(w.size() == x.size());
+  const auto half_step = [](float v) {  // of numbers with eight bits that are as large as v
+    return v == 0.f || !std::isfinite(v) ? 0.0 : std::ldexp(1.0, std::ilogb(v) - 8);
+  };
+  double most = 0.0, variance = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double of_x = std::abs(double(w[i])) * half_step(x[i]);
+    const double of_w = both ? std::abs(double(x[i])) * half_step(w[i]) : 0.0;
+    most += of_x + of_w;
+    variance += (of_x * of_x + of_w * of_w) / 3.0;
+  }
+  return std::fmin(6.0 * std::sqrt(variance), most);
+}
+
 }  // namespace lemma::algorithm::tolerance

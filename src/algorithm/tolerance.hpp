@@ -151,5 +151,24 @@ inline constexpr Tolerance kInt8Mlp{0.0, 5.2e-2};
 /// weight row and `x` the input, both [k], groups of 32 (the last may be short).
 double int8_bound(std::span<const float> w, std::span<const float> x) noexcept;
 
+/// BF16 weights with activations rounded to bf16 and sums in f32, for one product.
+///
+/// A number is off by at most half a step, 2^-8 of itself, and as a standard deviation over all
+/// fractions by 0.425 of that, 1.66e-3. Errors of many terms add as a random walk, and so do the
+/// terms: sigma_y = 1.66e-3 rms(y), whatever the activations' sizes are. Six sigma of a largest
+/// output of three rms are 3.3e-3. Where one term rules all outputs nothing averages out, and they
+/// are off by at most 2^-8 = 3.9e-3.
+inline constexpr Tolerance kBf16Project{0.0, 4e-3};
+/// The same where weights are rounded to bf16 too: twice as far in the second case, and in the
+/// first sqrt(2) times.
+inline constexpr Tolerance kBf16BothProject = 2.0 * kBf16Project;
+/// A feed-forward block of such products, as kInt8Mlp is made of kInt8Project.
+inline constexpr Tolerance kBf16Mlp = 2.0 * kBf16Project;
+inline constexpr Tolerance kBf16BothMlp = 2.0 * kBf16BothProject;
+
+/// Six sigma for one output with known data, or what rounding can do at most where that is less.
+/// `both`: weights are rounded as well as activations.
+double bf16_bound(std::span<const float> w, std::span<const float> x, bool both) noexcept;
+
 }  // namespace tolerance
 }  // namespace lemma::algorithm

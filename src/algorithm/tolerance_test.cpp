@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithm/linear.hpp"
+#include "base/half.hpp"
 
 namespace lemma::algorithm {
 namespace {
@@ -104,6 +105,40 @@ TEST(Tolerance, OfInt8ActivationsHoldsForEvenAndForLopsidedGroups) {
 
 TEST(Tolerance, OfInt8ActivationsIsZeroForInputsWithoutRounding) {
   EXPECT_EQ(tolerance::int8_bound(Row(40, 1.f), Row(40, 0.f)), 0.0);
+}
+
+TEST(Tolerance, OfRoundingToBf16HoldsForEvenAndForLopsidedRows) {
+  std::mt19937 generator(3);
+  const auto rounded = [](Row x) {
+    for (float& v : x) v = base::bf16_to_f32(base::f32_to_bf16(v));
+    return x;
+  };
+  for (const float outlier : {1.f, 8192.f * 1.0038f}) {  // the latter is rounded as far as can be
+    for (const bool both : {false, true}) {
+      Row x = random_row(1024, generator);
+      x[5] = outlier;  // rules every output where it is large
+      std::vector<double> want, got;
+      double largest = 0.0, worst = 0.0;
+      for (int n = 0; n < 512; ++n) {
+        const Row w = random_row(1024, generator);
+        want.push_back(dot(w, x));
+        got.push_back(dot(both ? rounded(w) : w, rounded(x)));
+        largest = std::max(largest, std::abs(want.back()));
+        const double error = std::abs(got.back() - want.back());
+        worst = std::max(worst, error / tolerance::bf16_bound(w, x, both));
+      }
+      const Tolerance allowed = both ? tolerance::kBf16BothProject : tolerance::kBf16Project;
+      for (std::size_t n = 0; n < want.size(); ++n) {
+        EXPECT_TRUE(allowed.admits(got[n], want[n], largest)) << outlier << both;
+      }
+      EXPECT_LT(worst, 1.0) << outlier << both;
+      EXPECT_GT(worst, 0.3) << "bounds too much: " << outlier << both;
+    }
+  }
+}
+
+TEST(Tolerance, OfRoundingToBf16IsZeroForNumbersThatItLeaves) {
+  EXPECT_EQ(tolerance::bf16_bound(Row(40, 1.f), Row(40, 0.f), false), 0.0);
 }
 
 TEST(Tolerance, OfAnAngleGrowsWithThePosition) {

@@ -344,7 +344,7 @@ struct PrepareOptions {
 
 /// How arithmetic may differ from the contract's f32.
 enum class Numerics : std::uint8_t {
-  kFast,    ///< activations of quantized products may be rounded to int8 per group
+  kFast,    ///< activations may be rounded to int8 per group, entered ones to bf16
   kStrict,  ///< weights are decoded, activations stay f32
 };
 

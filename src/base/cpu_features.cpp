@@ -51,6 +51,12 @@ bool request_tiles() noexcept {
   return ::syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
 
+// By the vendor's name, "AuthenticAMD".
+bool made_by_amd() noexcept {
+  const Registers r = cpuid(0, 0);
+  return r.ebx == 0x68747541u && r.edx == 0x69746e65u && r.ecx == 0x444d4163u;
+}
+
 CpuFeatures detect() noexcept {
   CpuFeatures f;
   const Registers basic = cpuid(1, 0);
@@ -72,6 +78,7 @@ CpuFeatures detect() noexcept {
     f.avx512vnni = bit(extended.ecx, 11);
     f.avx512bf16 = bit(more.eax, 5);
   }
+  f.fast_bf16 = f.avx512bf16 && made_by_amd();
   if (saves(0x60000) && bit(extended.edx, 24) && request_tiles()) {  // tile configuration and data
     f.amx_tile = true;
     f.amx_int8 = bit(extended.edx, 25);
@@ -102,7 +109,7 @@ CpuFeatures detect() noexcept {
 
 #endif
 
-constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512,
+constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Mixed,
                             Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
 
 bool allows(const CpuFeatures& f, Isa isa) noexcept {
@@ -114,6 +121,7 @@ bool allows(const CpuFeatures& f, Isa isa) noexcept {
     case Isa::kAvx512:
       return allows(f, Isa::kAvx2) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq &&
              f.avx512vnni;
+    case Isa::kAvx512Mixed:
     case Isa::kAvx512Bf16:
       return allows(f, Isa::kAvx512) && f.avx512bf16;
     case Isa::kAmx:
@@ -134,6 +142,8 @@ std::string_view to_string(Isa isa) noexcept {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Mixed:
+      return "avx512mixed";
     case Isa::kAvx512Bf16:
       return "avx512bf16";
     case Isa::kAmx:
@@ -162,7 +172,9 @@ Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
   if (cap.empty()) {
     Isa best = Isa::kScalar;
     for (const Isa isa : available) {
-      if (isa != Isa::kAmx && isa != Isa::kAvx512Bf16) best = isa;
+      if (isa == Isa::kAmx || isa == Isa::kAvx512Bf16) continue;
+      if (isa == Isa::kAvx512Mixed && !features.fast_bf16) continue;
+      best = isa;
     }
     return best;
   }
@@ -180,6 +192,7 @@ Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
 
 std::vector<Isa> tested_isas() {
   std::vector<Isa> isas = available_isas(cpu_features());
+  std::erase(isas, Isa::kAvx512Mixed);
   const char* const amx = std::getenv("LEMMA_TEST_AMX");
   if (amx == nullptr || std::string_view(amx) != "1") std::erase(isas, Isa::kAmx);
   return isas;
@@ -201,6 +214,7 @@ std::string describe(const CpuFeatures& f) {
       {f.avx512dq, "avx512dq"},
       {f.avx512vnni, "avx512vnni"},
       {f.avx512bf16, "avx512bf16"},
+      {f.fast_bf16, "(faster than f32)"},
       {f.amx_tile, "amx_tile"},
       {f.amx_int8, "amx_int8"},
       {f.amx_bf16, "amx_bf16"},

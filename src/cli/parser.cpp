@@ -168,7 +168,8 @@ void Parser::machine(ModelOptions& options) {
                   options.kv == KvFormat::kF32 ? "f32" : "f16"));
   word<NumericsMode>("--numerics", options.numerics,
                      {{"fast", NumericsMode::kFast}, {"strict", NumericsMode::kStrict}},
-                     "fast: activations may be rounded to int8 for quantized weights; strict: they "
+                     "fast: activations may be rounded, to int8 for quantized weights and to bf16 "
+                     "for BF16 ones; strict: they "
                      "stay f32 (default fast)");
   flag("--no-repack", options.no_repack,
        "start at once: weights stay in the file's layout and are turned into the kernels' as they "

@@ -109,12 +109,12 @@ std::vector<SiteReport> blank_sites(ModelRun& backend, const CheckOptions& optio
   return sites;
 }
 
-/// Which of the backend's operations round their activations.
-std::vector<bool> rounding(const ModelRun& backend, const std::vector<SiteReport>& sites) {
-  std::vector<bool> rounds;
+/// What each of the backend's operations rounds its activations to.
+std::vector<Rounding> rounding(const ModelRun& backend, const std::vector<SiteReport>& sites) {
+  std::vector<Rounding> rounds;
   for (const backend::Operation& operation : backend.model().program().operations) {
     const auto outputs = backend::outputs(operation);
-    rounds.push_back(!outputs.empty() && sites[std::size_t(outputs[0].id)].site.rounds);
+    rounds.push_back(outputs.empty() ? Rounding{} : sites[std::size_t(outputs[0].id)].site.rounds);
   }
   return rounds;
 }
@@ -258,7 +258,7 @@ CheckReport check(ModelRun& reference, ModelRun& backend, std::span<const std::i
     const bool generated = begin >= generated_from;
     std::size_t end = std::min<std::size_t>(begin + chunk, tokens.size());
     if (!generated) end = std::min(end, generated_from);
-    if (bounds) bounds->begin();
+    if (bounds) bounds->begin(!generated);
     lockstep.step(tokens.subspan(begin, end - begin), generated);
     begin = end;
     if (options.progress) options.progress("checking", double(end) / double(tokens.size()));

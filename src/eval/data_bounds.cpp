@@ -33,26 +33,13 @@ void each_output(const weights::Matrix& matrix, const Body& body) {
   }
 }
 
-/// A product's outputs and how far int8 activations may move them, [rows, outputs] each.
-struct Product {
-  std::vector<float> values;
-  std::vector<double> bounds;
-};
-
-Product product(const weights::Matrix& matrix, const std::vector<float>& bias,
-                std::span<const float> in) {
-  const std::size_t rows = in.size() / matrix.cols;
-  Product result{std::vector<float>(rows * matrix.rows), std::vector<double>(rows * matrix.rows)};
-  each_output(matrix, [&](std::uint64_t o, std::span<const float> w) {
-    for (std::size_t r = 0; r < rows; ++r) {
-      const auto x = in.subspan(r * matrix.cols, matrix.cols);
-      double sum = bias.empty() ? 0.0 : double(bias[o]);
-      for (std::size_t i = 0; i < x.size(); ++i) sum += double(w[i]) * double(x[i]);
-      result.values[r * matrix.rows + o] = static_cast<float>(sum);
-      result.bounds[r * matrix.rows + o] = algorithm::tolerance::int8_bound(w, x);
-    }
-  });
-  return result;
+/// How far one output of `matrix` may be moved by what rounds.
+double bound(const weights::Matrix& matrix, Rounding rounds, std::span<const float> w,
+             std::span<const float> x) {
+  if (rounds.int8 && weights::traits(matrix.format).block_elements > 1)
+    return algorithm::tolerance::int8_bound(w, x);  // bf16 rounds less
+  if (!rounds.bf16 || matrix.format == weights::Format::kF32) return 0.0;
+  return algorithm::tolerance::bf16_bound(w, x, matrix.format != weights::Format::kBF16);
 }
 
 /// How far activate(g, u) moves when its inputs do by at most dg and du.
@@ -68,7 +55,38 @@ double moved(const algorithm::ActivationSpec& spec, float g, float u, double dg,
 
 }  // namespace
 
-DataBounds::DataBounds(const runtime::LoadedModel& model, std::vector<bool> rounds)
+/// A product's outputs and how far rounded activations may move them, [rows, outputs] each.
+struct DataBounds::Product {
+  std::vector<float> values;
+  std::vector<double> bounds;
+};
+
+DataBounds::Product DataBounds::product(backend::WeightId weight, const std::vector<float>& bias,
+                                        std::span<const float> in) const {
+  const weights::Matrix& matrix = weights_[std::size_t(weight)];
+  const Rounding rounds = rounding();
+  const std::size_t rows = in.size() / matrix.cols;
+  Product result{std::vector<float>(rows * matrix.rows), std::vector<double>(rows * matrix.rows)};
+  each_output(matrix, [&](std::uint64_t o, std::span<const float> w) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto x = in.subspan(r * matrix.cols, matrix.cols);
+      double sum = bias.empty() ? 0.0 : double(bias[o]);
+      for (std::size_t i = 0; i < x.size(); ++i) sum += double(w[i]) * double(x[i]);
+      result.values[r * matrix.rows + o] = static_cast<float>(sum);
+      result.bounds[r * matrix.rows + o] = bound(matrix, rounds, w, x);
+    }
+  });
+  return result;
+}
+
+/// What the operation that is being entered does to the step's rows.
+Rounding DataBounds::rounding() const {
+  Rounding rounds = rounds_[next_];
+  rounds.bf16 &= entered_;
+  return rounds;
+}
+
+DataBounds::DataBounds(const runtime::LoadedModel& model, std::vector<Rounding> rounds)
     : rounds_(std::move(rounds)) {
   runtime::RecordedWeights recorded = runtime::record_weights(model);
   program_ = std::move(recorded.program);
@@ -123,7 +141,8 @@ bool DataBounds::reads(std::size_t operation) const {
          (std::holds_alternative<backend::Project>(op) || std::holds_alternative<backend::Mlp>(op));
 }
 
-void DataBounds::begin() {
+void DataBounds::begin(bool entered) {
+  entered_ = entered;
   slack_.clear();
   scale_.clear();
   next_ = 0;
@@ -150,8 +169,7 @@ void DataBounds::advance(std::int32_t tensor, RowSource& source) {
 
 void DataBounds::enter(const backend::Project& op, RowSource& source) {
   for (const backend::Project::Output& output : op.outputs)
-    slack_[output.out.id] =
-        product(weights_[std::size_t(output.weight)], {}, source.rows(op.in.id)).bounds;
+    slack_[output.out.id] = product(output.weight, {}, source.rows(op.in.id)).bounds;
 }
 
 void DataBounds::enter(const backend::Mlp& op, RowSource& source) {
@@ -159,9 +177,9 @@ void DataBounds::enter(const backend::Mlp& op, RowSource& source) {
     return id == backend::kNoWeight ? std::vector<float>{} : to_f32(weights_[std::size_t(id)]);
   };
   const std::span<const float> in = source.rows(op.in.id);
-  const Product up = product(weights_[std::size_t(op.up)], bias(op.up_bias), in);
+  const Product up = product(op.up, bias(op.up_bias), in);
   Product gate;
-  if (op.spec.gated) gate = product(weights_[std::size_t(op.gate)], bias(op.gate_bias), in);
+  if (op.spec.gated) gate = product(op.gate, bias(op.gate_bias), in);
 
   std::vector<float> hidden(up.values.size());
   std::vector<double> variance(hidden.size());
@@ -175,6 +193,7 @@ void DataBounds::enter(const backend::Mlp& op, RowSource& source) {
     variance[i] = off * off;
   }
   const weights::Matrix& down = weights_[std::size_t(op.down)];
+  const Rounding rounds = rounding();
   const std::size_t rows = hidden.size() / down.cols;
   std::vector<double>& slack = slack_[op.out.id];
   slack.resize(rows * down.rows);
@@ -184,8 +203,8 @@ void DataBounds::enter(const backend::Mlp& op, RowSource& source) {
       double sum = 0;
       for (std::size_t i = 0; i < w.size(); ++i)
         sum += double(w[i]) * double(w[i]) * variance[begin + i];
-      const double own = algorithm::tolerance::int8_bound(
-          w, std::span<const float>(hidden).subspan(begin, down.cols));
+      const double own =
+          bound(down, rounds, w, std::span<const float>(hidden).subspan(begin, down.cols));
       slack[r * down.rows + o] = std::hypot(std::sqrt(sum), own);
     }
   });

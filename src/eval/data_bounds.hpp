@@ -2,9 +2,9 @@
 // DataBounds: what rounding may do to one operation's output, worked out from the operation's own
 // inputs and weights. Used where inputs are the same on both sides (teacher forcing), as sharp
 // bounds in place of tolerances that hold for typical data only:
-//   - products of quantized weights with int8 activations: six sigma of each output, by
-//     tolerance::int8_bound; a feed-forward block carries its gate's and up's through the
-//     activation and the down projection, where independent errors add as squares;
+//   - products of weights whose activations are rounded to int8 or bf16: six sigma of each output,
+//     by tolerance::int8_bound and bf16_bound; a feed-forward block carries its gate's and up's
+//     through the activation and the down projection, where independent errors add as squares;
 //   - attention, latent and compressed too: tolerance::kAttend is derived for scores up to 50;
 //     larger ones scale it. Its second term is that of the large terms which cancel: the largest
 //     value, not the largest output.
@@ -17,18 +17,18 @@
 
 #include "backend/backend.hpp"
 #include "eval/row_stream.hpp"
+#include "eval/site_tolerance.hpp"
 #include "runtime/loaded_model.hpp"
 
 namespace lemma::eval {
 
 class DataBounds {
  public:
-  /// `rounds[i]` says whether operation i rounds its activations to int8. `model` must outlive
-  /// this.
-  DataBounds(const runtime::LoadedModel& model, std::vector<bool> rounds);
+  /// `rounds[i]` says what operation i rounds its activations to. `model` must outlive this.
+  DataBounds(const runtime::LoadedModel& model, std::vector<Rounding> rounds);
 
-  /// Begins the next step of the one sequence.
-  void begin();
+  /// Begins the next step of the one sequence, whose rows are all `entered` or all generated.
+  void begin(bool entered);
   /// Enters the step's operations up to the one that writes `tensor`, from the rows that the
   /// reference had; those of `last_reader` must not have been dropped before.
   void advance(std::int32_t tensor, RowSource& source);
@@ -47,6 +47,10 @@ class DataBounds {
 
  private:
   bool reads(std::size_t operation) const;
+  Rounding rounding() const;
+  struct Product;
+  Product product(backend::WeightId weight, const std::vector<float>& bias,
+                  std::span<const float> in) const;
   void enter(const backend::Project& op, RowSource& source);
   void enter(const backend::Mlp& op, RowSource& source);
   void enter(const backend::Store& op, RowSource& source);
@@ -60,7 +64,8 @@ class DataBounds {
 
   backend::Program program_;  ///< with the ids of weights_
   std::vector<weights::Matrix> weights_;
-  std::vector<bool> rounds_;                                   ///< by operation
+  std::vector<Rounding> rounds_;                               ///< by operation
+  bool entered_ = true;                                        ///< the step's rows
   std::vector<std::int32_t> readers_, writers_;                ///< operations, by tensor
   std::size_t next_ = 0;                                       ///< operation to enter
   std::map<std::int32_t, std::vector<double>> slack_, scale_;  ///< by tensor, of this step

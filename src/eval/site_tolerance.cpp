@@ -21,18 +21,30 @@ namespace tolerance = algorithm::tolerance;
 
 constexpr Tolerance kExact{};
 
+/// What rounding to bf16 adds. Where rows are rounded to int8 as well, that is far less.
+Tolerance bf16_project(Rounding rounds) {
+  if (!rounds.bf16) return {};
+  return rounds.both ? tolerance::kBf16BothProject : tolerance::kBf16Project;
+}
+Tolerance bf16_mlp(Rounding rounds) {
+  if (!rounds.bf16) return {};
+  return rounds.both ? tolerance::kBf16BothMlp : tolerance::kBf16Mlp;
+}
+
 /// One operation on equal inputs and state: its output `index`, in the order of backend::outputs.
-/// `int8`: it rounds its activations. Every operation has its own line, so that a new one does not
-/// compile without a thought about its rounding.
-Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, bool int8) {
-  const auto product = [int8](std::uint64_t k) {
-    return int8 ? tolerance::kInt8Project : tolerance::project(k);
+/// `rounds`: what it does to its activations. Every operation has its own line, so that a new one
+/// does not compile without a thought about its rounding.
+Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, Rounding rounds) {
+  const bool int8 = rounds.int8;
+  const Tolerance rounded = bf16_project(rounds), rounded_block = bf16_mlp(rounds);
+  const auto product = [&](std::uint64_t k) {
+    return int8 ? tolerance::kInt8Project : tolerance::project(k) + rounded;
   };
-  const auto block = [int8](const algorithm::MlpSpec& spec) {
-    return int8 ? tolerance::kInt8Mlp : tolerance::mlp(spec.width, spec.hidden);
+  const auto block = [&](const algorithm::MlpSpec& spec) {
+    return int8 ? tolerance::kInt8Mlp : tolerance::mlp(spec.width, spec.hidden) + rounded_block;
   };
-  const auto streams = [](const algorithm::HyperConnectionSpec& spec) {
-    return tolerance::hyper_connection(spec.state_size());
+  const auto streams = [&](const algorithm::HyperConnectionSpec& spec) {
+    return tolerance::hyper_connection(spec.state_size()) + rounded;
   };
   return std::visit(
       Overloaded{
@@ -47,7 +59,8 @@ Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, 
           [](const backend::Attend&) { return tolerance::kAttend; },
           // Three products in a row where weights are quantized: queries, scores, means.
           [&](const backend::AttendLatent& op) {
-            return int8 ? tolerance::kInt8Mlp : tolerance::absorbed(op.spec.latent_rank);
+            return int8 ? tolerance::kInt8Mlp
+                        : tolerance::absorbed(op.spec.latent_rank) + rounded_block;
           },
           // Entries are pooled by either side for itself, as exactly as a norm.
           [](const backend::AttendCompressed&) { return tolerance::kAttend + tolerance::kNorm; },
@@ -76,22 +89,23 @@ Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, 
             return tolerance::kNorm + tolerance::project(op.spec.width) + tolerance::kAttend;
           },
           [&](const backend::Head& op) {
-            return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width);
+            return int8 ? tolerance::kInt8Project : tolerance::head(op.in.width) + rounded;
           }},
       operation);
 }
 
-/// True where data_bounds.hpp knows what int8 activations do to an operation's very data.
+/// True where data_bounds.hpp knows what rounded activations do to an operation's very data.
 bool has_data_bounds(const backend::Operation& operation) {
   return std::holds_alternative<backend::Project>(operation) ||
          std::holds_alternative<backend::Mlp>(operation);
 }
 
 /// What a row carries after `layers` layers on the backend's own rows.
-Tolerance inherited(std::uint32_t layers, bool int8, const ToleranceOptions& options) {
+Tolerance inherited(std::uint32_t layers, Rounding rounds, const ToleranceOptions& options) {
   if (options.teacher_forced) return {};
   Tolerance sum = tolerance::hidden(layers);
-  if (int8) sum = sum + std::sqrt(double(std::max(layers, 1u))) * tolerance::kInt8Mlp;
+  const Tolerance block = rounds.int8 ? tolerance::kInt8Mlp : bf16_mlp(rounds);
+  sum = sum + std::sqrt(double(std::max(layers, 1u))) * block;
   switch (options.state) {
     case algorithm::RowFormat::kF32:
       break;
@@ -108,6 +122,15 @@ Tolerance inherited(std::uint32_t layers, bool int8, const ToleranceOptions& opt
       break;
   }
   return sum;
+}
+
+/// Looking up a row of a quantized table rounds nothing.
+Rounding rounding_of(const backend::Placement& placement, const ToleranceOptions& options) {
+  Rounding rounds;
+  rounds.int8 = options.int8 && placement.operation != "embed" && is_quantized(placement.format);
+  rounds.bf16 = placement.implementation.find("x bf16") != std::string::npos;
+  rounds.both = rounds.bf16 && placement.format != weights::traits(weights::Format::kBF16).name;
+  return rounds;
 }
 
 /// Splits "layers.3.attention.query".
@@ -135,15 +158,13 @@ bool is_quantized(const std::string& formats) {
 std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
                                            const std::vector<backend::Placement>& placements,
                                            const ToleranceOptions& options) {
-  // By the first site that an operation writes; the head writes none. Looking up a row of a
-  // quantized table rounds nothing.
-  std::map<std::string, bool> rounds;
-  bool any_rounds = false;
+  // By the first site that an operation writes; the head writes none.
+  std::map<std::string, Rounding> rounds;
+  Rounding any_rounds;
   for (const backend::Placement& placement : placements) {
-    const bool does =
-        options.int8 && placement.operation != "embed" && is_quantized(placement.format);
-    rounds[placement.site] |= does;
-    any_rounds |= does;
+    const Rounding does = rounding_of(placement, options);
+    rounds[placement.site] = rounds[placement.site] | does;
+    any_rounds = any_rounds | does;
   }
 
   const auto limit_rms = [&](SiteTolerance& site) {
@@ -165,7 +186,7 @@ std::vector<SiteTolerance> site_tolerances(const backend::Program& program,
       site.operation = backend::operation_name(operation);
       site.rounds = rounds[first];
       const bool bounded = options.teacher_forced && has_data_bounds(operation);
-      site.tolerance = own_tolerance(operation, i, site.rounds && !bounded) +
+      site.tolerance = own_tolerance(operation, i, bounded ? Rounding{} : site.rounds) +
                        inherited(layers, any_rounds, options);
       limit_rms(site);
     }

@@ -11,7 +11,8 @@
 // the tolerance of activations of that width on top. Teacher forcing needs none of this: inputs and
 // state are equal, and data_bounds.hpp adds what int8 activations may do to the very data, where it
 // knows (project, mlp); other products of quantized weights keep their int8 tolerance. Choices have
-// no tolerance of their own.
+// no tolerance of their own. Products of 16-bit weights whose entered rows are rounded to bf16 are
+// treated in the same way, with tolerances of bf16.
 //
 // Where rounding errors have gone through layers, only their mean square can be foreseen: a norm
 // may blow up a row that cancelled, and no largest error holds for all rows. The int8 tolerances
@@ -30,6 +31,17 @@
 
 namespace lemma::eval {
 
+/// What an operation's products round their activations to.
+struct Rounding {
+  bool int8 = false;
+  bool bf16 = false;  ///< entered rows alone
+  bool both = false;  ///< bf16: weights as well
+  explicit operator bool() const noexcept { return int8 || bf16; }
+  friend Rounding operator|(Rounding a, Rounding b) noexcept {
+    return {a.int8 || b.int8, a.bf16 || b.bf16, a.both || b.both};
+  }
+};
+
 struct SiteTolerance {
   std::string name;                    ///< "layers.3.attention.query"
   std::string kind;                    ///< the name without its layer
@@ -37,7 +49,7 @@ struct SiteTolerance {
   std::string operation;               ///< who writes it
   algorithm::Tolerance tolerance;
   std::optional<double> rms_limit;  ///< if present, it decides and not the tolerance
-  bool rounds = false;              ///< the operation rounds its activations to int8
+  Rounding rounds;                  ///< of the operation
 };
 
 struct ToleranceOptions {

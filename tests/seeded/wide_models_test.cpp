@@ -110,7 +110,7 @@ std::string printed(const Way& way) {
 }
 
 TEST_P(WideModels, HaveTheSameBitsHoweverTheyAreRun) {
-  const std::vector<base::Isa> levels = base::available_isas(base::cpu_features());
+  const std::vector<base::Isa> levels = base::tested_isas();
   for (const base::Isa isa : levels) {
     SCOPED_TRACE(std::string(base::to_string(isa)));
     const IsaCap cap(isa);

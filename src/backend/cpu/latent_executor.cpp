@@ -72,7 +72,7 @@ class AttendLatentExecutor final : public Executor {
   std::string implementation() const override {
     if (key_up_) return "absorbed, " + implementations({&key_up_, &value_up_});
     const char* const key = !key_copy_.empty() ? ", key half as f16" : "";
-    return "absorbed, " + value_up_.weight().describe() + key;
+    return "absorbed, " + value_up_.describe() + key;
   }
   std::string format() const override { return formats({&key_up_, &value_up_}); }
   std::size_t scratch_bytes() const noexcept override {

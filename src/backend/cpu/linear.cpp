@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <variant>
 
 #include "algorithm/linear.hpp"
 #include "backend/cpu/packing.hpp"
@@ -48,6 +49,21 @@ std::size_t largest_piece(const Context& context) noexcept {
   return largest;
 }
 
+/// Whether a router's logits are what this weight makes.
+bool feeds_route(const backend::Program& program, backend::WeightId weight) noexcept {
+  std::int32_t out = -1;
+  for (const backend::Operation& operation : program.operations) {
+    if (const auto* project = std::get_if<backend::Project>(&operation)) {
+      for (const auto& output : project->outputs) {
+        if (output.weight == weight) out = output.out.id;
+      }
+    } else if (const auto* route = std::get_if<backend::Route>(&operation)) {
+      if (out >= 0 && route->logits.id == out) return true;
+    }
+  }
+  return false;
+}
+
 void append_once(std::string& list, std::string_view item) {
   if (list.find(item) != std::string::npos) return;
   if (!list.empty()) list += ", ";
@@ -83,7 +99,7 @@ PanelScratch::Lease::~Lease() {
 std::string implementations(std::initializer_list<const Linear*> linears) {
   std::string names;
   for (const Linear* linear : linears) {
-    if (*linear) append_once(names, linear->weight().describe());
+    if (*linear) append_once(names, linear->describe());
   }
   return names;
 }
@@ -99,6 +115,7 @@ std::string formats(std::initializer_list<const Linear*> linears) {
 Linear::Linear(const Context& context, backend::WeightId weight, backend::WeightId bias,
                float clamp)
     : weight_(&context.weight(weight)), bias_(context.vector(bias)), clamp_(clamp) {
+  exact_ = weight_->bf16 && feeds_route(context.program, weight);
   LEMMA_CHECK(weight_->product != Product::kNone);
   LEMMA_CHECK(bias_.empty() || bias_.size() == outputs());
   if (weight_->mapped()) scratch_ = &context.shared<PanelScratch>({largest_piece(context)});
@@ -196,7 +213,7 @@ void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const 
                      in.quantized.scaled_sums + groups, in.quantized.sums + groups * 3};
   }
   if (in.quantized.bf16 != nullptr) job.quantized.bf16 = in.quantized.bf16 + run.first * cols();
-  kernels.project[static_cast<std::size_t>(weight_->kernel)][run.token_class](job);
+  kernels.project[static_cast<std::size_t>(weight_->kernel)][exact_ ? 1 : run.token_class](job);
 }
 
 /// Computes whole panels for a few rows at a time and copies what was asked for. An output's bits

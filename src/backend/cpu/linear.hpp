@@ -65,6 +65,8 @@ class Linear {
   std::size_t chunk_outputs(std::size_t chunk) const noexcept;
   /// Multiply-adds for `rows` rows.
   std::size_t work(std::size_t rows) const noexcept { return rows * outputs() * cols(); }
+  /// How it runs, as Weight::describe() says it.
+  std::string describe() const { return weight_->describe(exact_); }
   bool wants_int8() const noexcept { return weight_->product == Product::kInt8; }
 
   /// Says that the weight's rows [first, first + count) will be read soon. Of use where they stay
@@ -100,6 +102,7 @@ class Linear {
   PanelScratch* scratch_ = nullptr;  ///< of a mapped weight
   std::span<const float> bias_;
   float clamp_ = 0.f;
+  bool exact_ = false;  ///< what is chosen by its outputs is not left to rows rounded to bf16
 };
 
 /// How several products run, and the formats of their weights, each named once. Those that are not

@@ -124,7 +124,7 @@ class ProjectExecutor final : public PhasedExecutor {
   backend::Tensor reads_quantized() const noexcept override { return rounding_.reads_quantized(); }
   std::string implementation() const override {
     std::string names;
-    for (const Part& part : parts_) append_once(names, part.linear.weight().describe());
+    for (const Part& part : parts_) append_once(names, part.linear.describe());
     return names;
   }
   std::string format() const override {
@@ -389,7 +389,7 @@ class LogitsExecutor final : public HeadExecutor {
     return {reinterpret_cast<const float*>(logits_.data()) + i * linear_.outputs(),
             linear_.outputs()};
   }
-  std::string implementation() const override { return linear_.weight().describe(); }
+  std::string implementation() const override { return linear_.describe(); }
   std::string format() const override {
     return std::string(weights::traits(linear_.weight().matrix.format).name);
   }

@@ -55,16 +55,17 @@ std::span<std::byte> PanelMemory::take(std::size_t bytes) {
   return piece;
 }
 
-std::string Weight::describe() const {
+std::string Weight::describe(bool exact) const {
   std::string name(weights::traits(matrix.format).name);
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (mapped()) name += " mapped";
+  const bool entered = bf16 && !exact;
   switch (product) {
     case Product::kFloat:
-      return name + " x f32";
+      return name + (entered ? " x bf16 entered, x f32 generated" : " x f32");
     case Product::kInt8:
-      return name + " x int8";
+      return name + (entered ? " x bf16 entered, x int8 generated" : " x int8");
     case Product::kDecoded:
       return name + " decoded x f32";
     case Product::kNone:

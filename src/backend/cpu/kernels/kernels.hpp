@@ -176,11 +176,15 @@ struct ConvolveJob {
   float* out = nullptr;
 };
 
+struct Bf16Attention;  ///< attention_bf16.hpp
+
 struct KernelTable {
   const char* name;
 
   void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
   ExpandKernel expand[kWeightKernels];  ///< of quantized formats
+  bool rounds_to_bf16[kWeightKernels];  ///< entered rows, for these weights
+  const Bf16Attention* attention;       ///< of entered rows; null: as for generated ones
   void (*product)(const ProductJob& job);
   void (*product16[kFormats16])(const ProductJob& job);
   /// Rounds `n` (a multiple of 32) elements to the int8 form, and to bf16 as well if `bf16_rows`.

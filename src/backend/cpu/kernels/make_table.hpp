@@ -66,6 +66,8 @@ constexpr KernelTable make_table(const char* name) {
       .name = name,
       .project = {},
       .expand = {},
+      .rounds_to_bf16 = {},
+      .attention = nullptr,
       .product = product<Simd>,
       .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,

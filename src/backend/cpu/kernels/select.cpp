@@ -4,13 +4,27 @@
 #include "base/check.hpp"
 
 namespace lemma::cpu {
+namespace {
+
+/// Of what bf16 can do, the part that is within the bound for a default (docs/performance.md).
+KernelTable mixed() noexcept {
+  constexpr auto kBf16 = static_cast<std::size_t>(WeightKernel::kBF16);
+  EnteredKernels entered{"avx512mixed", {}};
+  entered.project[kBf16] = kAvx512Bf16Kernels.project[kBf16];
+  return with_entered(kAvx512Kernels, entered);
+}
+
+}  // namespace
 
 KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered) noexcept {
   KernelTable table = below;
   table.name = entered.name;
   for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
-    if (entered.project[kernel] != nullptr) table.project[kernel][0] = entered.project[kernel];
+    if (entered.project[kernel] == nullptr) continue;
+    table.project[kernel][0] = entered.project[kernel];
+    table.rounds_to_bf16[kernel] = true;
   }
+  table.attention = entered.attention;
   table.bf16_rows = entered.quantize != nullptr;
   if (table.bf16_rows) table.quantize = entered.quantize;
   return table;
@@ -25,6 +39,10 @@ const KernelTable& kernels(base::Isa isa) noexcept {
       return kAvx2Kernels;
     case base::Isa::kAvx512:
       return kAvx512Kernels;
+    case base::Isa::kAvx512Mixed: {
+      static const KernelTable table = mixed();
+      return table;
+    }
     case base::Isa::kAvx512Bf16: {
       static const KernelTable table = with_entered(kAvx512Kernels, kAvx512Bf16Kernels);
       return table;
@@ -46,7 +64,8 @@ const KernelTable& kernels(base::Isa isa) noexcept {
 }
 
 const KernelTable& strict_kernels(base::Isa isa) noexcept {
-  const bool adds = isa == base::Isa::kAvx512Bf16 || isa == base::Isa::kAmx;
+  const bool adds =
+      isa == base::Isa::kAvx512Mixed || isa == base::Isa::kAvx512Bf16 || isa == base::Isa::kAmx;
   return kernels(adds ? base::Isa::kAvx512 : isa);
 }
 
