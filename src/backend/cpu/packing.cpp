@@ -24,9 +24,9 @@ constexpr std::array kKernels = {
     WeightKernel::kThree32, WeightKernel::kThree16,                         // IQ1_S, IQ1_M
     WeightKernel::kThree32, WeightKernel::kThree16, WeightKernel::kThree16, // IQ2_XXS, _XS, _S
     WeightKernel::kTable32, WeightKernel::kTable32,                         // IQ3_XXS, _S
-    WeightKernel::kFloats32, WeightKernel::kTable32,                        // IQ4_NL, _XS
+    WeightKernel::kHalves32, WeightKernel::kTable32,                        // IQ4_NL, _XS
     WeightKernel::kTernary, WeightKernel::kTernary,                         // TQ1_0, TQ2_0
-    WeightKernel::kFloats32, WeightKernel::kFloats16,                       // MXFP4, NVFP4
+    WeightKernel::kPowers32, WeightKernel::kEights16,                       // MXFP4, NVFP4
 };
 // clang-format on
 static_assert(kKernels.size() == weights::kFormats.size());
@@ -45,13 +45,21 @@ struct Rows {
   std::size_t stride, count, cols;
 };
 
-/// A panel of whole units, and of half a one where pairs leave a block over.
+/// The unit of a row's last blocks, where they are fewer than a unit takes: without the words that
+/// the others would have.
+template <typename S>
+constexpr Unit part_of(std::size_t blocks) noexcept {
+  Unit unit = S::kUnit;
+  unit.words = unit.words / S::kBlocks * blocks;
+  return unit;
+}
+
+/// A panel of whole units, and of a part of one where blocks are left over.
 template <typename S>
 std::size_t strips_bytes(std::size_t blocks) noexcept {
   const std::size_t rest = blocks % S::kBlocks;
-  const Unit part{.halves = S::kUnit.halves, .words = S::kUnit.words / S::kBlocks};
   return leading_bytes<S>() + blocks / S::kBlocks * S::kUnits * S::kUnit.size() +
-         (rest > 0 ? part.size() : 0);
+         (rest > 0 ? part_of<S>(rest).size() : 0);
 }
 
 /// Asks for `bytes` bytes that will be read next.
@@ -70,17 +78,16 @@ void pack_strips(const Rows& rows, std::size_t blocks, std::byte* panel) noexcep
   if (rows.count < kPanelRows) std::memset(strips, 0, sizeof strips);
   const std::size_t next_panel = kPanelRows * rows.stride;
   for (std::size_t b = 0; b < blocks; b += S::kBlocks) {
-    Unit unit = S::kUnit;
     const std::size_t beside = std::min(S::kBlocks, blocks - b);
-    if (beside < S::kBlocks) unit.words /= S::kBlocks;
+    const Unit unit = part_of<S>(beside);
     for (std::size_t part = 0; part < S::kUnits; ++part) {
       for (std::size_t r = 0; r < rows.count; ++r) {
         const std::byte* const at = rows.first + r * rows.stride + b * S::kBlockBytes;
+        if (beside < S::kBlocks) strips[r] = {};
         if (part == 0) ask(at + next_panel, S::kBlocks * S::kBlockBytes);
         for (std::size_t i = 0; i < beside; ++i) {
           S::take(at + i * S::kBlockBytes, i + part, strips[r]);
         }
-        if (beside < S::kBlocks) strips[r].halves[1] = 0;
       }
       interleave(unit, strips, panel);
       panel += unit.size();

@@ -33,7 +33,7 @@ void store(void* at, T value) noexcept {
   std::memcpy(at, &value, sizeof value);
 }
 
-/// How many of each a strip has; a unit has 16 times as many.
+/// How many of each a strip has (of bytes a multiple of 4); a unit has 16 times as many.
 struct Unit {
   std::size_t halves = 0, first = 0, bytes = 0, words = 0;
   constexpr std::size_t size() const noexcept {
@@ -133,8 +133,14 @@ inline void interleave(const Unit& unit, const Strip* strips, std::byte* out) no
   for (std::size_t i = 0; i < unit.first; ++i, out += 64) {
     for (std::size_t r = 0; r < kPanelRows; ++r) store(out + r * 4, strips[r].first[i]);
   }
-  for (std::size_t i = 0; i < unit.bytes; i += 8, out += 128) {
+  for (std::size_t i = 0; i < unit.bytes / 8 * 8; i += 8, out += 128) {
     interleave_eight_bytes(start + offsetof(Strip, bytes) + i, kStride, out);
+  }
+  if (unit.bytes % 8 != 0) {  // four
+    std::byte eight[128];
+    interleave_eight_bytes(start + offsetof(Strip, bytes) + unit.bytes / 8 * 8, kStride, eight);
+    std::memcpy(out, eight, 64);
+    out += 64;
   }
   std::size_t w = 0;
   for (; w + 4 <= unit.words; w += 4, out += 256) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 
 #include "backend/cpu/packing_interleave.hpp"
 #include "base/half.hpp"
@@ -348,12 +347,11 @@ struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
 };
 
 /// Nibbles into a table of the format's own values.
-struct IQ4_NLStrip : BlockStrip<weights::BlockIQ4_NL> {
+struct IQ4_NLStrip : PairedStrip<weights::BlockIQ4_NL, 4> {
   static constexpr const weights::formats::Codebook& kTable = weights::formats::kIQ4Values;
-  static constexpr Unit kUnit{.first = 1, .words = 4};
-  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    store(to.first, base::f16_to_f32(at(block).d));
-    std::memcpy(to.words, at(block).qs, 16);
+  static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
+    to.halves[i] = at(block).d;
+    std::memcpy(to.words + i * kWords, at(block).qs, 16);
   }
 };
 
@@ -371,46 +369,37 @@ struct IQ4_XSStrip : BlockStrip<weights::BlockIQ4_XS> {
   }
 };
 
-struct MXFP4Strip : BlockStrip<weights::BlockMXFP4> {
+/// Four blocks a unit, which share a line of scales; fewer at the end of a row.
+struct MXFP4Strip {
   static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
-  static constexpr Unit kUnit{.first = 1, .words = 4};
-  /// 2^(e - 128), subnormal for e < 2: the table's values are doubled.
-  static constexpr std::uint32_t power(std::uint8_t e) noexcept {
-    return e >= 2 ? (std::uint32_t{e} - 1) << 23 : 0x00200000u << e;
-  }
-  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    to.first[0] = power(at(block).e);
-    std::memcpy(to.words, at(block).qs, 16);
+  static constexpr Unit kUnit{.bytes = 4, .words = 16};
+  static constexpr std::size_t kBlocks = 4, kUnits = 1, kBlockBytes = sizeof(weights::BlockMXFP4);
+  static void take(const std::byte* bytes, std::size_t i, Strip& to) noexcept {
+    const auto& block = *reinterpret_cast<const weights::BlockMXFP4*>(bytes);
+    to.bytes[i] = block.e;
+    std::memcpy(to.words + i * 4, block.qs, 16);
   }
 };
 
-/// A block is two units of 32 columns.
 struct NVFP4Strip : BlockStrip<weights::BlockNVFP4> {
   static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
-  static constexpr Unit kUnit{.first = 2, .words = 4};
-  static constexpr std::size_t kUnits = 2;
-  /// Half the unsigned E4M3 value: the table's values are doubled.
-  static constexpr float half_scale(std::uint8_t byte) noexcept {
-    if (byte == 0x7f) return 0.f;
-    const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-    const float power = std::bit_cast<float>(static_cast<std::uint32_t>(
-        (exponent == 0 ? 117 : exponent + 116) << 23));  // 2^-10 or 2^(exponent - 11)
-    return static_cast<float>(exponent == 0 ? mantissa : mantissa + 8) * power;
+  static constexpr Unit kUnit{.bytes = 4, .words = 8};
+  /// The sign is not read, and 7f is 0.
+  static std::uint32_t plain_scales(std::uint32_t scales) noexcept {
+    const std::uint32_t plain = scales & 0x7f7f7f7fu;
+    const std::uint32_t full = (plain + 0x01010101u) & 0x80808080u;
+    return plain & ~(full - (full >> 7));
   }
-  static void take(const std::byte* bytes, std::size_t half, Strip& to) noexcept {
+  static void take(const std::byte* bytes, std::size_t, Strip& to) noexcept {
     const weights::BlockNVFP4& block = at(bytes);
-    static constexpr auto kScales = [] {
-      std::array<float, 256> scales{};
-      for (std::size_t i = 0; i < 256; ++i) scales[i] = half_scale(static_cast<std::uint8_t>(i));
-      return scales;
-    }();
-    store(to.first, kScales[block.d[half * 2]]);
-    store(to.first + 1, kScales[block.d[half * 2 + 1]]);
-    const auto a = load<std::uint64_t>(block.qs + half * 16);
-    const auto b = load<std::uint64_t>(block.qs + half * 16 + 8);
-    constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0fu;
-    store(to.words, (a & kLow) | (b & kLow) << 4);
-    store(to.words + 2, (a >> 4 & kLow) | (b & ~kLow));
+    store(to.bytes, plain_scales(load<std::uint32_t>(block.d)));
+    for (std::size_t half = 0; half < 2; ++half) {
+      const auto a = load<std::uint64_t>(block.qs + half * 16);
+      const auto b = load<std::uint64_t>(block.qs + half * 16 + 8);
+      constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0fu;
+      store(to.words + half * 4, (a & kLow) | (b & kLow) << 4);
+      store(to.words + half * 4 + 2, (a >> 4 & kLow) | (b & ~kLow));
+    }
   }
 };
 

@@ -24,10 +24,12 @@ enum class WeightKernel : std::uint8_t {
   kTernary,                ///< 2-bit codes, one scale in 256 columns
   kTable32, kTable16,      ///< nibbles into a table, a small scale for 32 or 16 of 256 columns
   kThree32, kThree16,      ///< 3-bit codes into a table, a small scale for 32 or 16 of 256 columns
-  kFloats32, kFloats16,    ///< nibbles into a table, an f32 scale for 32 or 16 columns
+  kHalves32,               ///< nibbles into a table, an f16 scale for 32 columns
+  kPowers32,               ///< the same, a power of two in 8 bits (E8M0) for 32 columns
+  kEights16,               ///< the same, a number of 8 bits (E4M3) for 16 columns
   // clang-format on
 };
-inline constexpr std::size_t kWeightKernels = 21;
+inline constexpr std::size_t kWeightKernels = 22;
 /// Token classes, in the order of state::TokenClass.
 inline constexpr std::size_t kTokenClasses = 2;
 

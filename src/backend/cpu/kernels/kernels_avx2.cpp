@@ -69,6 +69,17 @@ struct Simd {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(at)));
   }
 
+  static F load_e8m0(const std::byte* at) {
+    const I doubled = _mm256_max_epi32(_mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes(at)), 23),
+                                       _mm256_set1_epi32(0x00400000));
+    const I lower = _mm256_sub_epi32(doubled, _mm256_set1_epi32(0x00800000));
+    return _mm256_castsi256_ps(_mm256_max_epi32(lower, _mm256_srli_epi32(doubled, 1)));
+  }
+  static F load_e4m3(const std::byte* at) {
+    const I moved = _mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes(at)), 20);
+    return _mm256_mul_ps(_mm256_castsi256_ps(moved), _mm256_set1_ps(0x1p119f));
+  }
+
   static I set_int(std::int32_t x) { return _mm256_set1_epi32(x); }
   static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
   static I splat4(const std::int8_t* a) {

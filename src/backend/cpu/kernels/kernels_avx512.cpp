@@ -100,6 +100,17 @@ struct Simd {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(at)));
   }
 
+  static F load_e8m0(const std::byte* at) {
+    const I doubled = _mm512_max_epi32(_mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes(at)), 23),
+                                       _mm512_set1_epi32(0x00400000));
+    const I lower = _mm512_sub_epi32(doubled, _mm512_set1_epi32(0x00800000));
+    return _mm512_castsi512_ps(_mm512_max_epi32(lower, _mm512_srli_epi32(doubled, 1)));
+  }
+  static F load_e4m3(const std::byte* at) {
+    const I moved = _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes(at)), 20);
+    return _mm512_mul_ps(_mm512_castsi512_ps(moved), _mm512_set1_ps(0x1p119f));
+  }
+
   static I set_int(std::int32_t x) { return _mm512_set1_epi32(x); }
   static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
   static I splat4(const std::int8_t* a) {

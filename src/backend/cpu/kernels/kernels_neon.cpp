@@ -58,6 +58,15 @@ struct Simd {
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
   }
 
+  static F load_e8m0(const std::byte* at) {
+    const uint32x4_t doubled = vmaxq_u32(vshlq_n_u32(four_u8(at), 23), vdupq_n_u32(0x00400000));
+    const int32x4_t lower = vsubq_s32(vreinterpretq_s32_u32(doubled), vdupq_n_s32(0x00800000));
+    return vreinterpretq_f32_s32(vmaxq_s32(lower, vreinterpretq_s32_u32(vshrq_n_u32(doubled, 1))));
+  }
+  static F load_e4m3(const std::byte* at) {
+    return vmulq_n_f32(vreinterpretq_f32_u32(vshlq_n_u32(four_u8(at), 20)), 0x1p119f);
+  }
+
   static I set_int(std::int32_t x) { return vdupq_n_s32(x); }
   static F to_float(I x) { return vcvtq_f32_s32(x); }
   static I splat4(const std::int8_t* a) {

@@ -53,6 +53,16 @@ struct Simd {
     return static_cast<float>(static_cast<std::int8_t>(*at));
   }
 
+  /// 2^(e - 128): half of an E8M0 number, subnormal for e < 2.
+  static F load_e8m0(const std::byte* at) {
+    const std::int32_t e = static_cast<std::uint8_t>(*at);
+    return __builtin_bit_cast(float, e < 2 ? 0x00200000 << e : (e - 1) << 23);
+  }
+  /// Half of an unsigned E4M3 number: with its exponent in f32's place it is 2^119 too small.
+  static F load_e4m3(const std::byte* at) {
+    return __builtin_bit_cast(float, static_cast<std::int32_t>(*at) << 20) * 0x1p119f;
+  }
+
   static I set_int(std::int32_t x) { return x; }
   static F to_float(I x) { return static_cast<float>(x); }
   static I splat4(const std::int8_t* a) {  ///< the same 4 bytes in every lane

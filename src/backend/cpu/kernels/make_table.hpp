@@ -56,8 +56,9 @@ constexpr void put_projections(KernelTable& table) {
   put_int8<Simd, PanelTable<Simd, 2>>(table, WeightKernel::kTable16);
   put_int8<Simd, PanelThree<Simd, 1>>(table, WeightKernel::kThree32);
   put_int8<Simd, PanelThree<Simd, 2>>(table, WeightKernel::kThree16);
-  put_int8<Simd, PanelFloats<Simd, 1>>(table, WeightKernel::kFloats32);
-  put_int8<Simd, PanelFloats<Simd, 2>>(table, WeightKernel::kFloats16);
+  put_int8<Simd, PanelHalves<Simd>>(table, WeightKernel::kHalves32);
+  put_int8<Simd, PanelPowers<Simd>>(table, WeightKernel::kPowers32);
+  put_int8<Simd, PanelEights<Simd>>(table, WeightKernel::kEights16);
 }
 
 template <typename Simd>

@@ -128,24 +128,58 @@ struct PanelTable : SignedCodes<Simd, Parts> {
   }
 };
 
-/// IQ4_NL and MXFP4 (one part), NVFP4 (two): the table as above; per 32 columns [Parts][16] f32
-/// scales, then nibbles.
+/// IQ4_NL: the table as above; then, as in Q4_0, paired groups of nibbles.
+template <typename Simd>
+struct PanelHalves : PairedGroups<Simd, kNibbleBytes, SignedCodes<Simd, 1>> {
+  typename Simd::Table table;
+
+  PanelHalves(const std::byte* bytes, std::size_t)
+      : PairedGroups<Simd, kNibbleBytes, SignedCodes<Simd, 1>>(bytes + 64, 0),
+        table(Simd::table(bytes)) {}
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(this->codes(g), v));
+  }
+};
+
+/// Formats whose scales are one byte: the table as above; per four groups (two where
+/// scales cover 16 columns) [4][16] scales, then nibbles of each. At the end of a panel groups may
+/// be missing.
 template <typename Simd, std::size_t Parts>
-struct PanelFloats : SignedCodes<Simd, Parts> {
-  static constexpr std::size_t kHeader = 64, kCodes = 64 * Parts;
-  static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes;
-  static constexpr std::size_t kSweep = kGroupBytes;
+struct ByteScales : SignedCodes<Simd, Parts> {
+  static constexpr std::size_t kGroups = 4 / Parts;
+  static constexpr std::size_t kUnit = 64 + kGroups * kNibbleBytes;
+  static constexpr std::size_t kSweep = kUnit / kGroups;
   typename Simd::Table table;
   const std::byte* panel;
 
-  PanelFloats(const std::byte* bytes, std::size_t)
-      : table(Simd::table(bytes)), panel(bytes + kHeader) {}
+  ByteScales(const std::byte* bytes, std::size_t) : table(Simd::table(bytes)), panel(bytes + 64) {}
+  const std::byte* unit(std::size_t g) const { return panel + g / kGroups * kUnit; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(panel + g * kGroupBytes + kCodes, v));
+    const std::byte* const group = unit(g) + 64 + g % kGroups * kNibbleBytes;
+    return Simd::lookup(table, quad_of_nibbles<Simd, Q>(group, v));
   }
+  const std::byte* scale_at(std::size_t g, std::size_t part, std::size_t v) const {
+    return unit(g) + (g % kGroups * Parts + part) * 16 + v * Simd::kLanes;
+  }
+};
+
+/// MXFP4.
+template <typename Simd>
+struct PanelPowers : ByteScales<Simd, 1> {
+  using ByteScales<Simd, 1>::ByteScales;
   typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
-    return Simd::load_f32(panel + g * kGroupBytes + part * 64 + v * 4 * Simd::kLanes);
+    return Simd::load_e8m0(this->scale_at(g, part, v));
+  }
+};
+
+/// NVFP4.
+template <typename Simd>
+struct PanelEights : ByteScales<Simd, 2> {
+  using ByteScales<Simd, 2>::ByteScales;
+  typename Simd::F scale(std::size_t g, std::size_t part, std::size_t v) const {
+    return Simd::load_e4m3(this->scale_at(g, part, v));
   }
 };
 
