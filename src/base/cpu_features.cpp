@@ -69,6 +69,7 @@ CpuFeatures detect() noexcept {
     f.avx2 = bit(extended.ebx, 5);
     f.fma = bit(basic.ecx, 12);
     f.f16c = bit(basic.ecx, 29);
+    f.avx_vnni = bit(more.eax, 4);
   }
   if (saves(0xe6)) {  // and opmask, upper halves of ZMM0-15, ZMM16-31
     f.avx512f = bit(extended.ebx, 16);
@@ -109,8 +110,8 @@ CpuFeatures detect() noexcept {
 
 #endif
 
-constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Mixed,
-                            Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
+constexpr Isa kAllIsas[] = {Isa::kScalar,      Isa::kAvx2,       Isa::kAvxVnni, Isa::kAvx512,
+                            Isa::kAvx512Mixed, Isa::kAvx512Bf16, Isa::kAmx,     Isa::kNeon};
 
 bool allows(const CpuFeatures& f, Isa isa) noexcept {
   switch (isa) {
@@ -118,6 +119,8 @@ bool allows(const CpuFeatures& f, Isa isa) noexcept {
       return true;
     case Isa::kAvx2:
       return f.avx2 && f.fma && f.f16c;
+    case Isa::kAvxVnni:
+      return allows(f, Isa::kAvx2) && f.avx_vnni;
     case Isa::kAvx512:
       return allows(f, Isa::kAvx2) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq &&
              f.avx512vnni;
@@ -140,6 +143,8 @@ std::string_view to_string(Isa isa) noexcept {
       return "scalar";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvxVnni:
+      return "avxvnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAvx512Mixed:
@@ -208,6 +213,7 @@ std::string describe(const CpuFeatures& f) {
       {f.avx2, "avx2"},
       {f.fma, "fma"},
       {f.f16c, "f16c"},
+      {f.avx_vnni, "avx_vnni"},
       {f.avx512f, "avx512f"},
       {f.avx512bw, "avx512bw"},
       {f.avx512vl, "avx512vl"},

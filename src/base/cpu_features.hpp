@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instruction sets: what the processor and the operating system together allow at run time, and
-// which level of kernels to use. The environment variable LEMMA_ISA=scalar|avx2|avx512|avx512mixed|
-// avx512bf16|amx|neon sets it, so that every path can be tested on one machine. Thread-safe.
+// which level of kernels to use. The environment variable
+// LEMMA_ISA=scalar|avx2|avxvnni|avx512|avx512mixed|avx512bf16|amx|neon sets it, so that every path
+// can be tested on one machine. Thread-safe.
 #pragma once
 
 #include <string>
@@ -14,19 +15,20 @@ namespace lemma::base {
 enum class Isa {
   kScalar,
   kAvx2,         ///< AVX2, FMA, F16C
-  kAvx512,       ///< the above and AVX-512 F, BW, VL, DQ, VNNI
+  kAvxVnni,      ///< the above, and products of int8 by VNNI
+  kAvx512,       ///< kAvx2 and AVX-512 F, BW, VL, DQ, VNNI
   kAvx512Mixed,  ///< the above, and entered rows of BF16 by vdpbf16ps
   kAvx512Bf16,   ///< the above, and those of F16
   kAmx,          ///< kAvx512, and entered rows of all but F32 on AMX tiles of bf16
   kNeon,         ///< AArch64 Advanced SIMD, with dot product and FP16 arithmetic
 };
 
-/// "scalar", "avx2", "avx512", "avx512mixed", "avx512bf16", "amx", "neon".
+/// "scalar", "avx2", "avxvnni", "avx512", "avx512mixed", "avx512bf16", "amx", "neon".
 std::string_view to_string(Isa isa) noexcept;
 
 /// What may be executed: the processor has it and the system saves its registers.
 struct CpuFeatures {
-  bool avx2 = false, fma = false, f16c = false;
+  bool avx2 = false, fma = false, f16c = false, avx_vnni = false;
   bool avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false;
   bool avx512vnni = false, avx512bf16 = false;
   /// vdpbf16ps multiplies more a cycle than f32 does. Known by the vendor: AMD's processors since

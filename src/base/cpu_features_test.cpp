@@ -65,6 +65,18 @@ TEST(CpuFeatures, ChooseTheHighestLevelUnlessCapped) {
   EXPECT_EQ(choose_isa(avx512_machine(), "scalar"), Isa::kScalar);
 }
 
+TEST(CpuFeatures, ChooseAvxVnniWhereThereIsNoAvx512) {
+  CpuFeatures f = avx2_machine();
+  f.avx_vnni = true;
+  EXPECT_EQ(choose_isa(f, ""), Isa::kAvxVnni);
+  EXPECT_EQ(choose_isa(f, "avx2"), Isa::kAvx2);
+  f = avx512_machine();
+  f.avx_vnni = true;
+  EXPECT_THAT(available_isas(f),
+              ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512));
+  EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512);
+}
+
 TEST(CpuFeatures, ChooseBf16AndTilesOnlyWhenAskedFor) {
   CpuFeatures f = avx512_machine();
   f.avx512bf16 = f.amx_tile = f.amx_bf16 = true;
@@ -122,6 +134,7 @@ TEST(CpuFeatures, AgreeWithWhatTheKernelReports) {
   EXPECT_EQ(f.avx2, has("avx2"));
   EXPECT_EQ(f.fma, has("fma"));
   EXPECT_EQ(f.f16c, has("f16c"));
+  EXPECT_EQ(f.avx_vnni, has("avx_vnni"));
   EXPECT_EQ(f.avx512f, has("avx512f"));
   EXPECT_EQ(f.avx512bw, has("avx512bw"));
   EXPECT_EQ(f.avx512vl, has("avx512vl"));

@@ -258,10 +258,19 @@ struct EnteredKernels {
   void (*project[kWeightKernels])(const ProjectJob& job);
   /// Not null: rounds rows for these kernels too, once for all products that read them.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out) = nullptr;
+  const Bf16Attention* attention = nullptr;
+};
+
+/// The same products with quantized weights by other instructions: the same bits. Null: as below.
+struct Int8Kernels {
+  const char* name;
+  void (*project[kWeightKernels])(const ProjectJob& job);
 };
 
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;           ///< x86-64 builds
+extern const Int8Kernels kAvxVnniKernels;        ///< beside kAvx2Kernels
+extern const Int8Kernels kEvexVnniKernels;       ///< the same, in tests
 extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
 extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
 extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels

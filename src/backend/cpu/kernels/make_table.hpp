@@ -36,10 +36,7 @@ constexpr void put_floats(KernelTable& table, WeightKernel kernel) {
 }
 
 template <typename Simd>
-constexpr void put_projections(KernelTable& table) {
-  put_floats<Simd, float>(table, WeightKernel::kF32);
-  put_floats<Simd, F16>(table, WeightKernel::kF16);
-  put_floats<Simd, BF16>(table, WeightKernel::kBF16);
+constexpr void put_quantized(KernelTable& table) {
   put_int8<Simd, PanelQ8_0<Simd>>(table, WeightKernel::kQ8_0);
   put_int8<Simd, PanelQ4_0<Simd>>(table, WeightKernel::kQ4_0);
   put_int8<Simd, PanelQ4_K<Simd>>(table, WeightKernel::kQ4_K);
@@ -101,8 +98,20 @@ constexpr KernelTable make_table(const char* name) {
       .decode_bf16 = decode_16<Simd, BF16>,
       .decode_q8 = decode_q8<Simd>,
   };
-  put_projections<Simd>(table);
+  put_floats<Simd, float>(table, WeightKernel::kF32);
+  put_floats<Simd, F16>(table, WeightKernel::kF16);
+  put_floats<Simd, BF16>(table, WeightKernel::kBF16);
+  put_quantized<Simd>(table);
   return table;
+}
+
+template <typename Simd>
+constexpr Int8Kernels int8_kernels(const char* name) {
+  KernelTable table{};
+  put_quantized<Simd>(table);
+  Int8Kernels kernels{name, {}};
+  for (std::size_t i = 0; i < kWeightKernels; ++i) kernels.project[i] = table.project[i][0];
+  return kernels;
 }
 
 }  // namespace lemma::cpu

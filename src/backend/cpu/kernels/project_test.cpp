@@ -33,8 +33,23 @@ std::vector<Tested> bf16_tables() {
   return {};
 }
 
+/// The kernels for AVX-VNNI, with its instruction in the encoding of AVX-512, where that is there.
+#if defined(__x86_64__)
+const KernelTable* evex_vnni() {
+  const base::CpuFeatures& f = base::cpu_features();
+  if (!f.avx2 || !f.fma || !f.f16c || !f.avx512f || !f.avx512vl || !f.avx512vnni) return nullptr;
+  static const KernelTable table = with_int8(kAvx2Kernels, kEvexVnniKernels);
+  return &table;
+}
+#else
+const KernelTable* evex_vnni() {
+  return nullptr;
+}
+#endif
+
 std::vector<Tested> tested_tables() {
   std::vector<Tested> tables = {{"emulated_amx", &emulated_amx()}};
+  if (evex_vnni() != nullptr) tables.push_back({"evexvnni", evex_vnni()});
   for (const base::Isa isa : base::tested_isas()) {
     tables.push_back({std::string(base::to_string(isa)), &kernels(isa)});
   }
@@ -229,6 +244,40 @@ TEST_P(ProjectTest, GivesTheSameBitsFromRowsThatWereRoundedBefore) {
     EXPECT_EQ(before, here) << weights::traits(format).name;
   }
 }
+
+#if defined(__x86_64__)
+TEST_P(ProjectTest, GivesTheBitsOfAvx2OnEveryLevelOfX86) {
+  const std::vector<base::Isa> isas = base::tested_isas();
+  if (table().project[0][0] == kScalarKernels.project[0][0]) return;  // it has no fused sums
+  if (std::find(isas.begin(), isas.end(), base::Isa::kAvx2) == isas.end()) return;
+  for (const Format format : weights::kFormats) {
+    const auto kernel = static_cast<std::size_t>(kernel_of(format));
+    if (!takes_int8(kernel_of(format))) continue;
+    const std::size_t cols = 2304, outputs = 33, count = 53;  // an expanded panel, twice
+    Numbers numbers(13);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(count, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    quantize(rows, count * cols);
+    for (const std::size_t some : {std::size_t{1}, std::size_t{7}, count}) {
+      std::vector<float> got(some * outputs), want(some * outputs);
+      project(m, rows, 0, some, got, 1);
+      ProjectJob job;
+      job.panels = m.panels.data();
+      job.panel_bytes = m.panel;
+      job.outputs = outputs;
+      job.cols = cols;
+      job.rows = some;
+      job.quantized = rows.quantized();
+      job.out = want.data();
+      job.out_stride = outputs;
+      kAvx2Kernels.project[kernel][1](job);
+      ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(float)))
+          << weights::traits(format).name << ", " << some << " rows";
+    }
+  }
+}
+#endif
 
 /// Only where the level avx512bf16 is there.
 class Bf16Test : public ProjectTest {};

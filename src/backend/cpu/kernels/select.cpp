@@ -30,6 +30,16 @@ KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered
   return table;
 }
 
+KernelTable with_int8(const KernelTable& below, const Int8Kernels& kernels) noexcept {
+  KernelTable table = below;
+  table.name = kernels.name;
+  for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
+    if (kernels.project[kernel] == nullptr) continue;
+    for (auto& project : table.project[kernel]) project = kernels.project[kernel];
+  }
+  return table;
+}
+
 const KernelTable& kernels(base::Isa isa) noexcept {
   switch (isa) {
     case base::Isa::kScalar:
@@ -37,6 +47,10 @@ const KernelTable& kernels(base::Isa isa) noexcept {
 #if defined(__x86_64__)
     case base::Isa::kAvx2:
       return kAvx2Kernels;
+    case base::Isa::kAvxVnni: {
+      static const KernelTable table = with_int8(kAvx2Kernels, kAvxVnniKernels);
+      return table;
+    }
     case base::Isa::kAvx512:
       return kAvx512Kernels;
     case base::Isa::kAvx512Mixed: {

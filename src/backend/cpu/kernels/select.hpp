@@ -12,6 +12,8 @@ namespace lemma::cpu {
 const KernelTable& kernels(base::Isa isa) noexcept;
 /// Its table for strict numerics, in which both token classes have the same arithmetic.
 const KernelTable& strict_kernels(base::Isa isa) noexcept;
+/// `below` with other instructions for quantized weights.
+KernelTable with_int8(const KernelTable& below, const Int8Kernels& kernels) noexcept;
 /// `below` with other kernels for entered rows.
 KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered) noexcept;
 
