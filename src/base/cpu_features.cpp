@@ -76,6 +76,7 @@ CpuFeatures detect() noexcept {
     f.avx512dq = bit(extended.ebx, 17);
     f.avx512bw = bit(extended.ebx, 30);
     f.avx512vl = bit(extended.ebx, 31);
+    f.avx512vbmi = bit(extended.ecx, 1);
     f.avx512vnni = bit(extended.ecx, 11);
     f.avx512bf16 = bit(more.eax, 5);
   }
@@ -219,6 +220,7 @@ std::string describe(const CpuFeatures& f) {
       {f.avx512vl, "avx512vl"},
       {f.avx512dq, "avx512dq"},
       {f.avx512vnni, "avx512vnni"},
+      {f.avx512vbmi, "avx512vbmi"},
       {f.avx512bf16, "avx512bf16"},
       {f.fast_bf16, "(faster than f32)"},
       {f.amx_tile, "amx_tile"},

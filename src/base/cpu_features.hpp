@@ -30,7 +30,7 @@ std::string_view to_string(Isa isa) noexcept;
 struct CpuFeatures {
   bool avx2 = false, fma = false, f16c = false, avx_vnni = false;
   bool avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false;
-  bool avx512vnni = false, avx512bf16 = false;
+  bool avx512vnni = false, avx512vbmi = false, avx512bf16 = false;
   /// vdpbf16ps multiplies more a cycle than f32 does. Known by the vendor: AMD's processors since
   /// Zen 4, all that have it, do twice as much; Intel's do half.
   bool fast_bf16 = false;

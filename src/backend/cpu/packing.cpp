@@ -21,11 +21,11 @@ constexpr std::array kKernels = {
     WeightKernel::kQ8_0, WeightKernel::kQ4_0, WeightKernel::kQ4_K, WeightKernel::kQ6_K,
     WeightKernel::kQ5_0, WeightKernel::kQ4_1, WeightKernel::kQ5_1, WeightKernel::kQ2_K,
     WeightKernel::kQ3_K, WeightKernel::kQ5_K, WeightKernel::kQ8_K,
-    WeightKernel::kThree32, WeightKernel::kThree16,                         // IQ1_S, IQ1_M
-    WeightKernel::kThree32, WeightKernel::kThree16, WeightKernel::kThree16, // IQ2_XXS, _XS, _S
-    WeightKernel::kTable32, WeightKernel::kTable32,                         // IQ3_XXS, _S
+    WeightKernel::kSteps32, WeightKernel::kSteps16,                         // IQ1_S, IQ1_M
+    WeightKernel::kPointsIQ2_XXS, WeightKernel::kSigned16, WeightKernel::kSigned16,  // IQ2
+    WeightKernel::kPointsIQ3_XXS, WeightKernel::kPointsIQ3_S,               // IQ3_XXS, _S
     WeightKernel::kHalves32, WeightKernel::kTable32,                        // IQ4_NL, _XS
-    WeightKernel::kTernary, WeightKernel::kTernary,                         // TQ1_0, TQ2_0
+    WeightKernel::kBase3, WeightKernel::kTernary,                           // TQ1_0, TQ2_0
     WeightKernel::kPowers32, WeightKernel::kEights16,                       // MXFP4, NVFP4
 };
 // clang-format on

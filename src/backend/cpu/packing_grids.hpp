@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strips of the formats whose codes are points of a grid with signs: IQ1, IQ2 and IQ3. A point is
-// looked up once for all its columns, as the part of a word that it becomes; so are signs. What a
-// code then stands for is a table that leads the panel:
-//
-//   IQ2   bits 0, 1 the magnitude's level, bit 2 the sign
-//   IQ1   bits 0, 1 the step's level (-1, 0, 1), bit 2 the shift's sign: values 8 g +- 1
-//   IQ3   bits 0 .. 2 the magnitude's level, bit 3 the sign
+// Strips of the formats whose codes are points of a grid: IQ1, IQ2 and IQ3. IQ2_XXS and IQ3 keep
+// their indices and signs (kernels/project_points.hpp); points of the others are looked up once for
+// all their columns, as the parts of words that they become, and so are signs
+// (kernels/project_grids.hpp).
 //
 // Internal to packing. Pure.
 #pragma once
@@ -32,18 +29,6 @@ std::array<std::uint32_t, N> pairs_of(const std::array<std::uint16_t, N>& grid) 
   return words;
 }
 
-/// For each point of 4 coordinates its levels, one a byte.
-template <std::size_t N>
-std::array<std::uint32_t, N> levels_of(const std::array<std::uint16_t, N>& grid) noexcept {
-  std::array<std::uint32_t, N> words{};
-  for (std::size_t p = 0; p < N; ++p) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      words[p] |= static_cast<std::uint32_t>(grids::level_of<8>(grid[p], i)) << (i * 8);
-    }
-  }
-  return words;
-}
-
 /// Seven stored signs -> the word of bits of their eight columns.
 inline constexpr auto kSpreadSeven = [] {
   std::array<std::uint32_t, 128> words{};
@@ -53,122 +38,46 @@ inline constexpr auto kSpreadSeven = [] {
   return words;
 }();
 
-/// Eight signs -> bit 3 of the bytes of two words.
-inline constexpr auto kSignBytes = [] {
-  std::array<std::uint64_t, 256> words{};
-  for (std::size_t signs = 0; signs < 256; ++signs) {
-    for (std::size_t i = 0; i < 8; ++i) {
-      words[signs] |= static_cast<std::uint64_t>(signs >> i & 1) << (i * 8 + 3);
-    }
-  }
-  return words;
-}();
-
-/// Seven stored signs -> the same.
-inline constexpr auto kSignBytesOfSeven = [] {
-  std::array<std::uint64_t, 128> words{};
-  for (unsigned seven = 0; seven < 128; ++seven)
-    words[seven] = kSignBytes[grids::even_signs(seven)];
-  return words;
-}();
-
-/// Values and negatives of three magnitudes, for codes of a level and a sign.
-inline constexpr grids::Codebook kIQ2Table = [] {
-  grids::Codebook table{};
-  for (std::size_t n = 0; n < 3; ++n) {
-    table[n] = grids::kIQ2Levels[n];
-    table[n + 4] = static_cast<std::int8_t>(-grids::kIQ2Levels[n]);
-  }
-  return table;
-}();
-
-inline constexpr grids::Codebook kIQ1Table = [] {
-  grids::Codebook table{};
-  for (std::size_t n = 0; n < 3; ++n) {
-    table[n] = static_cast<std::int8_t>(8 * grids::kIQ1Levels[n] + 1);
-    table[n + 4] = static_cast<std::int8_t>(8 * grids::kIQ1Levels[n] - 1);
-  }
-  return table;
-}();
-
-constexpr grids::Codebook signed_table(const std::array<std::int8_t, 8>& levels) noexcept {
-  grids::Codebook table{};
-  for (std::size_t n = 0; n < 8; ++n) {
-    table[n] = levels[n];
-    table[n + 8] = static_cast<std::int8_t>(-levels[n]);
-  }
-  return table;
-}
-
-/// An odd scale 2 s + 1 of a few bits.
-constexpr std::uint8_t odd_scale(std::uint32_t s) noexcept {
-  return static_cast<std::uint8_t>(2 * s + 1);
-}
-/// 16 of them from nibbles.
-inline void put_odd_scales(const std::uint8_t* nibbles, std::size_t count,
-                           std::uint8_t* bytes) noexcept {
-  for (std::size_t j = 0; j < count; ++j) {
-    bytes[j] = odd_scale(nibbles[j / 2] >> (j % 2 * 4) & 15u);
-  }
-}
-
-/// The words of a group: pairs of four points, and bits.
-inline void put_group(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
-                      std::uint32_t bits, std::uint32_t* words) noexcept {
+/// The pairs of a group from four points.
+inline void put_pairs_of_points(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
+                                std::uint32_t* words) noexcept {
   words[0] = a | b << 4;
   words[1] = c | d << 4;
+}
+inline void put_group(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
+                      std::uint32_t bits, std::uint32_t* words) noexcept {
+  put_pairs_of_points(a, b, c, d, words);
   words[2] = bits;
 }
 
-struct IQ2_XXSStrip : BlockStrip<weights::BlockIQ2_XXS> {
-  static constexpr const grids::Codebook& kTable = kIQ2Table;
-  static constexpr Unit kUnit{.first = 1, .bytes = 8, .words = 24};
-  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    static const auto kPoints = pairs_of(grids::kIQ2_XXSGrid);
-    store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
-    for (std::size_t j = 0; j < 8; ++j) {
-      const auto& part = at(block).parts[j];
-      const std::uint32_t signs = part.sign_scale;
-      to.bytes[j] = odd_scale(signs >> 28);
-      put_group(kPoints[part.index[0]], kPoints[part.index[1]], kPoints[part.index[2]],
-                kPoints[part.index[3]],
-                join_bits(kSpreadSeven[signs & 127], kSpreadSeven[signs >> 7 & 127],
-                          kSpreadSeven[signs >> 14 & 127], kSpreadSeven[signs >> 21 & 127]),
-                to.words + j * 3);
-    }
-  }
-};
-
 struct IQ2_XSStrip : BlockStrip<weights::BlockIQ2_XS> {
-  static constexpr const grids::Codebook& kTable = kIQ2Table;
-  static constexpr Unit kUnit{.first = 1, .bytes = 16, .words = 24};
+  static constexpr Unit kUnit{.first = 1, .words = 2 + 24};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     static const auto kPoints = pairs_of(grids::kIQ2_XSGrid);
     store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
-    put_odd_scales(at(block).scales, 16, to.bytes);
+    std::memcpy(to.words, at(block).scales, 8);
     for (std::size_t j = 0; j < 8; ++j) {
       const auto q = [&](std::size_t k) { return std::uint32_t{at(block).qs[j * 4 + k]}; };
       put_group(kPoints[q(0) & 511], kPoints[q(1) & 511], kPoints[q(2) & 511], kPoints[q(3) & 511],
                 join_bits(kSpreadSeven[q(0) >> 9], kSpreadSeven[q(1) >> 9], kSpreadSeven[q(2) >> 9],
                           kSpreadSeven[q(3) >> 9]),
-                to.words + j * 3);
+                to.words + 2 + j * 3);
     }
   }
 };
 
 struct IQ2_SStrip : BlockStrip<weights::BlockIQ2_S> {
-  static constexpr const grids::Codebook& kTable = kIQ2Table;
-  static constexpr Unit kUnit{.first = 1, .bytes = 16, .words = 24};
+  static constexpr Unit kUnit{.first = 1, .words = 2 + 24};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     static const auto kPoints = pairs_of(grids::kIQ2_SGrid);
     store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
-    put_odd_scales(at(block).scales, 16, to.bytes);
+    std::memcpy(to.words, at(block).scales, 8);
     for (std::size_t j = 0; j < 8; ++j) {
       const std::uint8_t* const low = at(block).qs + j * 4;
       const unsigned high = at(block).qh[j];
       put_group(kPoints[low[0] | (high & 3) << 8], kPoints[low[1] | (high >> 2 & 3) << 8],
                 kPoints[low[2] | (high >> 4 & 3) << 8], kPoints[low[3] | (high >> 6) << 8],
-                spread_bits(at(block).signs + j * 4), to.words + j * 3);
+                spread_bits(at(block).signs + j * 4), to.words + 2 + j * 3);
     }
   }
 };
@@ -179,89 +88,120 @@ inline const std::array<std::uint32_t, 2048>& iq1_points() noexcept {
 }
 
 struct IQ1_SStrip : BlockStrip<weights::BlockIQ1_S> {
-  static constexpr const grids::Codebook& kTable = kIQ1Table;
-  static constexpr Unit kUnit{.first = 1, .bytes = 8, .words = 24};
+  static constexpr Unit kUnit{.first = 1, .words = 1 + 16};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     const auto& points = iq1_points();
     store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
+    to.words[0] = 0;
     for (std::size_t j = 0; j < 8; ++j) {
       const std::uint32_t word = at(block).qh[j];
       const std::uint8_t* const low = at(block).qs + j * 4;
-      to.bytes[j] = odd_scale(word >> 12 & 7);
-      put_group(points[low[0] | (word & 7) << 8], points[low[1] | (word >> 3 & 7) << 8],
-                points[low[2] | (word >> 6 & 7) << 8], points[low[3] | (word >> 9 & 7) << 8],
-                word >> 15 != 0 ? ~0u : 0u, to.words + j * 3);
+      to.words[0] |= word >> 12 << (4 * j);
+      put_pairs_of_points(points[low[0] | (word & 7) << 8], points[low[1] | (word >> 3 & 7) << 8],
+                          points[low[2] | (word >> 6 & 7) << 8],
+                          points[low[3] | (word >> 9 & 7) << 8], to.words + 1 + j * 2);
     }
   }
 };
 
 struct IQ1_MStrip : BlockStrip<weights::BlockIQ1_M> {
-  static constexpr const grids::Codebook& kTable = kIQ1Table;
-  static constexpr Unit kUnit{.first = 1, .bytes = 16, .words = 24};
+  static constexpr Unit kUnit{.first = 1, .words = 2 + 1 + 16};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     const auto& points = iq1_points();
     std::uint32_t d = 0;
+    to.words[0] = to.words[1] = to.words[2] = 0;
     for (std::size_t j = 0; j < 4; ++j) {
       const std::uint32_t word = at(block).scales[j];
       d |= word >> 12 << (4 * j);
-      for (std::size_t k = 0; k < 4; ++k) to.bytes[j * 4 + k] = odd_scale(word >> (3 * k) & 7);
+      for (std::size_t k = 0; k < 4; ++k) {
+        to.words[j / 2] |= (word >> (3 * k) & 7) << (j % 2 * 16 + k * 4);
+      }
     }
     store(to.first, base::f16_to_f32(static_cast<std::uint16_t>(d)) * 0.125f);
     for (std::size_t j = 0; j < 8; ++j) {
       const std::uint8_t* const low = at(block).qs + j * 4;
       const std::uint32_t high = load<std::uint16_t>(at(block).qh + j * 2);
-      const auto shift = [&](int k) { return 0x03030303u * (high >> (4 * k + 3) & 1); };
-      put_group(points[low[0] | (high & 7) << 8], points[low[1] | (high >> 4 & 7) << 8],
-                points[low[2] | (high >> 8 & 7) << 8], points[low[3] | (high >> 12 & 7) << 8],
-                join_bits(shift(0), shift(1), shift(2), shift(3)), to.words + j * 3);
+      for (std::size_t k = 0; k < 4; ++k) to.words[2] |= (high >> (4 * k + 3) & 1) << (4 * j + k);
+      put_pairs_of_points(points[low[0] | (high & 7) << 8], points[low[1] | (high >> 4 & 7) << 8],
+                          points[low[2] | (high >> 8 & 7) << 8],
+                          points[low[3] | (high >> 12 & 7) << 8], to.words + 3 + j * 2);
     }
   }
 };
 
-/// The nibbles of a group from four pairs of points, a word each, with their signs.
-inline void put_nibble_group(const std::array<std::uint64_t, 4>& pairs,
-                             std::uint32_t* words) noexcept {
-  store(words, pairs[0] | pairs[2] << 4);
-  store(words + 2, pairs[1] | pairs[3] << 4);
+/// Four times seven signs, then four bits, as four bytes of eight signs, whose number is even.
+constexpr std::uint32_t four_times_eight_signs(std::uint32_t sevens) noexcept {
+  const std::uint32_t x = (sevens & 0x7fu) | (sevens & 0x3f80u) << 1 | (sevens & 0x1fc000u) << 2 |
+                          (sevens & 0xfe00000u) << 3;
+  std::uint32_t parity = x ^ x >> 4;
+  parity ^= parity >> 2;
+  parity ^= parity >> 1;
+  return x | (parity & 0x01010101u) << 7;
+}
+
+struct IQ2_XXSStrip : BlockStrip<weights::BlockIQ2_XXS> {
+  static constexpr Unit kUnit{.first = 1, .words = 1 + 16};
+  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+    store(to.first, base::f16_to_f32(at(block).d) * 0.125f);
+    to.words[0] = 0;
+    for (std::size_t j = 0; j < 8; ++j) {
+      const auto& part = at(block).parts[j];
+      const std::uint32_t signs = part.sign_scale;
+      to.words[0] |= signs >> 28 << (4 * j);
+      to.words[1 + 2 * j] = load<std::uint32_t>(part.index);
+      to.words[2 + 2 * j] = four_times_eight_signs(signs);
+    }
+  }
+};
+
+/// Of eight bytes those with even and those with odd numbers.
+inline void put_even_and_odd(std::uint64_t bytes, std::uint32_t* words) noexcept {
+  for (int odd = 0; odd < 2; ++odd) {
+    std::uint64_t x = bytes >> (8 * odd) & 0x00ff00ff00ff00ffu;
+    x = (x | x >> 8) & 0x0000ffff0000ffffu;
+    words[odd] = static_cast<std::uint32_t>(x | x >> 16);
+  }
+}
+/// In every byte, bits with even numbers to the lower half, those with odd ones to the upper.
+constexpr std::uint32_t even_bits_first(std::uint32_t x) noexcept {
+  std::uint32_t t = (x ^ x >> 1) & 0x22222222u;
+  x ^= t ^ t << 1;
+  t = (x ^ x >> 2) & 0x0c0c0c0cu;
+  return x ^ t ^ t << 2;
+}
+/// Bit i of byte j becomes bit j of byte i.
+constexpr std::uint64_t transposed_eights(std::uint64_t x) noexcept {
+  std::uint64_t t = (x ^ x >> 7) & 0x00aa00aa00aa00aau;
+  x ^= t ^ t << 7;
+  t = (x ^ x >> 14) & 0x0000cccc0000ccccu;
+  x ^= t ^ t << 14;
+  t = (x ^ x >> 28) & 0x00000000f0f0f0f0u;
+  return x ^ t ^ t << 28;
 }
 
 struct IQ3_XXSStrip : BlockStrip<weights::BlockIQ3_XXS> {
-  static constexpr grids::Codebook kTable = signed_table(grids::kIQ3_XXSLevels);
-  static constexpr Unit kUnit{.first = 1, .bytes = 8, .words = 32};
+  static constexpr Unit kUnit{.first = 1, .words = 1 + 24};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    static const auto kPoints = levels_of(grids::kIQ3_XXSGrid);
     store(to.first, base::f16_to_f32(at(block).d) * 0.25f);
+    to.words[0] = 0;
     for (std::size_t j = 0; j < 8; ++j) {
       const std::uint32_t signs = at(block).sign_scale[j];
-      const std::uint8_t* const q = at(block).qs + j * 8;
-      to.bytes[j] = odd_scale(signs >> 28);
-      std::array<std::uint64_t, 4> pairs;
-      for (std::size_t k = 0; k < 4; ++k) {
-        pairs[k] = kPoints[q[2 * k]] | std::uint64_t{kPoints[q[2 * k + 1]]} << 32 |
-                   kSignBytesOfSeven[signs >> (7 * k) & 127u];
-      }
-      put_nibble_group(pairs, to.words + j * 4);
+      to.words[0] |= signs >> 28 << (4 * j);
+      put_even_and_odd(load<std::uint64_t>(at(block).qs + j * 8), to.words + 1 + j * 3);
+      to.words[3 + j * 3] = even_bits_first(four_times_eight_signs(signs));
     }
   }
 };
 
 struct IQ3_SStrip : BlockStrip<weights::BlockIQ3_S> {
-  static constexpr grids::Codebook kTable = signed_table(grids::kIQ3_SLevels);
-  static constexpr Unit kUnit{.first = 1, .bytes = 8, .words = 32};
+  static constexpr Unit kUnit{.first = 1, .words = 1 + 2 + 24};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
-    static const auto kPoints = levels_of(grids::kIQ3_SGrid);
     store(to.first, base::f16_to_f32(at(block).d));
-    put_odd_scales(at(block).scales, 8, to.bytes);
+    to.words[0] = load<std::uint32_t>(at(block).scales);
+    put_even_and_odd(transposed_eights(load<std::uint64_t>(at(block).qh)), to.words + 1);
     for (std::size_t j = 0; j < 8; ++j) {
-      const std::uint8_t* const q = at(block).qs + j * 8;
-      const unsigned high = at(block).qh[j];
-      std::array<std::uint64_t, 4> pairs;
-      for (std::size_t k = 0; k < 4; ++k) {
-        const auto point = [&](std::size_t i) { return kPoints[q[i] | (high >> i & 1) << 8]; };
-        pairs[k] = point(2 * k) | std::uint64_t{point(2 * k + 1)} << 32 |
-                   kSignBytes[at(block).signs[j * 4 + k]];
-      }
-      put_nibble_group(pairs, to.words + j * 4);
+      put_even_and_odd(load<std::uint64_t>(at(block).qs + j * 8), to.words + 3 + j * 3);
+      to.words[5 + j * 3] = even_bits_first(load<std::uint32_t>(at(block).signs + j * 4));
     }
   }
 };

@@ -308,17 +308,9 @@ struct TQ2_0Strip : BlockStrip<weights::BlockTQ2_0> {
   }
 };
 
-/// Codes of two bits, a byte each, as words of pairs.
-inline void put_pairs(const std::uint8_t* codes, std::size_t count, std::uint32_t* words) noexcept {
-  for (std::size_t i = 0; i < count; i += 16) {
-    const std::uint64_t x = load<std::uint64_t>(codes + i) | load<std::uint64_t>(codes + i + 8)
-                                                                 << 4;
-    words[i / 16] = static_cast<std::uint32_t>(x | x >> 30);
-  }
-}
-
 struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
-  static constexpr Unit kUnit{.halves = 1, .words = 16};
+  static constexpr Unit kUnit{.halves = 2, .words = 28};
+  static constexpr std::size_t kBlocks = 2;
   /// Digit n of bytes that hold five in base 3 (weights/formats/tq1_0.cpp): the first place of the
   /// fraction byte * 3^n / 256.
   static Bytes digits(Bytes bytes, std::uint8_t power) noexcept {
@@ -326,9 +318,15 @@ struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
     return Bytes{} - reinterpret_cast<Bytes>(fraction > 85) -
            reinterpret_cast<Bytes>(fraction > 170);
   }
-  static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
+  /// Quads 0 .. 4 of a group as five digits of a word's bytes, quads 5 .. 7 as pairs of bits.
+  static void put_group(const std::uint8_t* codes, std::size_t g, std::uint32_t* words) noexcept {
+    const auto quad = [&](std::size_t q) { return load<std::uint32_t>(codes + g * 32 + q * 4); };
+    words[g] = (((quad(0) * 3 + quad(1)) * 3 + quad(2)) * 3 + quad(3)) * 3 + quad(4);
+    for (std::size_t q = 5; q < 8; ++q) words[3 + g / 4 * 3 + q] |= quad(q) << (g % 4 * 2);
+  }
+  static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
     constexpr std::uint8_t kPowers[] = {1, 3, 9, 27, 81};
-    to.halves[0] = at(block).d;
+    to.halves[i] = at(block).d;
     alignas(16) std::uint8_t codes[256 + 16];
     const auto a = load<Bytes>(at(block).qs), b = load<Bytes>(at(block).qs + 16);
     const auto c = load<Bytes>(at(block).qs + 32);
@@ -342,7 +340,9 @@ struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
       const auto four = digits(reinterpret_cast<Bytes>(last), kPowers[n]);
       store(codes + 240 + n * 4, reinterpret_cast<Words>(four)[0]);
     }
-    put_pairs(codes, 256, to.words);
+    std::uint32_t* const words = to.words + i * 14;
+    std::memset(words + 8, 0, 6 * sizeof words[0]);
+    for (std::size_t g = 0; g < 8; ++g) put_group(codes, g, words);
   }
 };
 

@@ -21,15 +21,17 @@ enum class WeightKernel : std::uint8_t {
   // clang-format off
   kF32, kF16, kBF16,
   kQ8_0, kQ4_0, kQ4_K, kQ6_K, kQ5_0, kQ4_1, kQ5_1, kQ2_K, kQ3_K, kQ5_K, kQ8_K,
-  kTernary,                ///< 2-bit codes, one scale in 256 columns
+  kTernary, kBase3,        ///< TQ2_0, TQ1_0: 2-bit codes or digits, one scale in 256 columns
   kTable32, kTable16,      ///< nibbles into a table, a small scale for 32 or 16 of 256 columns
-  kThree32, kThree16,      ///< 3-bit codes into a table, a small scale for 32 or 16 of 256 columns
+  kSteps32, kSteps16,      ///< IQ1: 2-bit steps with shifts, a small scale for 32 or 16 columns
+  kSigned16,               ///< IQ2_XS, IQ2_S: 2-bit magnitudes and signs, a small scale for 16
+  kPointsIQ2_XXS, kPointsIQ3_XXS, kPointsIQ3_S,  ///< indices into a grid and signs
   kHalves32,               ///< nibbles into a table, an f16 scale for 32 columns
   kPowers32,               ///< the same, a power of two in 8 bits (E8M0) for 32 columns
   kEights16,               ///< the same, a number of 8 bits (E4M3) for 16 columns
   // clang-format on
 };
-inline constexpr std::size_t kWeightKernels = 22;
+inline constexpr std::size_t kWeightKernels = 27;
 /// Token classes, in the order of state::TokenClass.
 inline constexpr std::size_t kTokenClasses = 2;
 
@@ -272,6 +274,7 @@ extern const KernelTable kAvx2Kernels;           ///< x86-64 builds
 extern const Int8Kernels kAvxVnniKernels;        ///< beside kAvx2Kernels
 extern const Int8Kernels kEvexVnniKernels;       ///< the same, in tests
 extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
+extern const KernelTable kAvx512VbmiGrids;       ///< of it, what VBMI does faster
 extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
 extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels
 extern const KernelTable kNeonKernels;           ///< AArch64 builds

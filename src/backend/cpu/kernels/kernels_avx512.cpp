@@ -168,6 +168,9 @@ struct Simd {
     return _mm512_broadcast_i32x4(_mm_xor_si128(values, _mm_set1_epi8(-128)));
   }
   static I lookup(Table t, I x) { return _mm512_shuffle_epi8(t, x); }
+  static I gather(const std::uint32_t* words, I index) {
+    return _mm512_i32gather_epi32(index, words, 4);
+  }
 
   template <int Byte>
   static I spread(I x) {

@@ -129,6 +129,7 @@ struct Simd {
     __builtin_memcpy(t.values, at, 16);
     return t;
   }
+  // Where an instruction set has it, a member `gather` gives words[index] by lane.
   /// The value of every byte's code (0..15), prepared for dot_signed as by signed_codes.
   static I lookup(const Table& t, I x) {
     std::uint8_t code[4];

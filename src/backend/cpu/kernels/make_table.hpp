@@ -16,6 +16,7 @@
 #include "backend/cpu/kernels/project_formats.hpp"
 #include "backend/cpu/kernels/project_grids.hpp"
 #include "backend/cpu/kernels/project_panels.hpp"
+#include "backend/cpu/kernels/project_points.hpp"
 #include "backend/cpu/kernels/recurrent.hpp"
 #include "backend/cpu/kernels/rows.hpp"
 
@@ -28,11 +29,36 @@ constexpr void put_int8(KernelTable& table, WeightKernel kernel) {
   for (auto& project : table.project[at]) project = project_int8<Simd, Panel>;
   table.expand[at] = kExpand<Simd, Panel>;
 }
+template <typename Simd, typename Panel>
+constexpr void put_grid(KernelTable& table, WeightKernel kernel) {
+  const auto at = static_cast<std::size_t>(kernel);
+  for (auto& project : table.project[at]) project = project_grid<Simd, Panel>;
+  table.expand[at] = kExpand<Simd, Panel>;
+}
+template <typename Simd, typename Points>
+constexpr void put_turned(KernelTable& table, WeightKernel kernel) {
+  using Panel = PanelPoints<Simd, Points>;
+  const auto at = static_cast<std::size_t>(kernel);
+  for (auto& project : table.project[at]) project = project_points<Simd, Panel>;
+  table.expand[at] = kExpand<Simd, Panel>;
+}
 template <typename Simd, typename Element>
 constexpr void put_floats(KernelTable& table, WeightKernel kernel) {
   for (auto& project : table.project[static_cast<std::size_t>(kernel)]) {
     project = project_floats<Simd, Element>;
   }
+}
+
+/// The formats with a grid, whose kernels a processor's lookups make faster.
+template <typename Simd>
+constexpr void put_grids(KernelTable& table) {
+  put_grid<Simd, PanelBase3<Simd>>(table, WeightKernel::kBase3);
+  put_grid<Simd, PanelSteps<Simd, 1>>(table, WeightKernel::kSteps32);
+  put_grid<Simd, PanelSteps<Simd, 2>>(table, WeightKernel::kSteps16);
+  put_grid<Simd, PanelSigned<Simd>>(table, WeightKernel::kSigned16);
+  put_turned<Simd, PointsIQ2_XXS<Simd>>(table, WeightKernel::kPointsIQ2_XXS);
+  put_turned<Simd, PointsIQ3<Simd, 256, kIQ3_XXSLevels8>>(table, WeightKernel::kPointsIQ3_XXS);
+  put_turned<Simd, PointsIQ3<Simd, 512, kIQ3_SLevels8>>(table, WeightKernel::kPointsIQ3_S);
 }
 
 template <typename Simd>
@@ -51,8 +77,7 @@ constexpr void put_quantized(KernelTable& table) {
   put_int8<Simd, PanelTernary<Simd>>(table, WeightKernel::kTernary);
   put_int8<Simd, PanelTable<Simd, 1>>(table, WeightKernel::kTable32);
   put_int8<Simd, PanelTable<Simd, 2>>(table, WeightKernel::kTable16);
-  put_int8<Simd, PanelThree<Simd, 1>>(table, WeightKernel::kThree32);
-  put_int8<Simd, PanelThree<Simd, 2>>(table, WeightKernel::kThree16);
+  put_grids<Simd>(table);
   put_int8<Simd, PanelHalves<Simd>>(table, WeightKernel::kHalves32);
   put_int8<Simd, PanelPowers<Simd>>(table, WeightKernel::kPowers32);
   put_int8<Simd, PanelEights<Simd>>(table, WeightKernel::kEights16);

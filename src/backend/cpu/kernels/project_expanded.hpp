@@ -95,8 +95,12 @@ struct Expansion {
   const std::size_t from;
 
   void add(std::size_t g, std::size_t v) {
-    add_quads(g, v, Indices<0, 1, 2, 3, 4, 5, 6, 7>{});
     const std::size_t at = g - from;
+    if constexpr (requires { panel.put_codes(g, v, to.codes); }) {
+      panel.put_codes(g, v, to.codes + at * 8 * kVectorBytes);
+    } else {
+      add_quads(g, v, Indices<0, 1, 2, 3, 4, 5, 6, 7>{});
+    }
     if constexpr (!Panel::kFolded) {
       LEMMA_UNROLL
       for (std::size_t part = 0; part < Panel::kParts; ++part) {

@@ -277,6 +277,38 @@ TEST_P(ProjectTest, GivesTheBitsOfAvx2OnEveryLevelOfX86) {
     }
   }
 }
+
+TEST(Vbmi, GivesTheBitsOfAvx512WithoutIt) {
+  if (!base::cpu_features().avx512vbmi) GTEST_SKIP() << "the processor has no VBMI";
+  const KernelTable& with = kernels(base::Isa::kAvx512);
+  for (const Format format : weights::kFormats) {
+    const auto at = static_cast<std::size_t>(kernel_of(format));
+    if (with.project[at][1] == kAvx512Kernels.project[at][1]) continue;
+    const std::size_t cols = 768, outputs = 43, most = 50;
+    Numbers numbers(13);
+    TestMatrix m(format, outputs, cols, numbers);
+    TestRows rows(most, cols);
+    numbers.fill({rows.x.data(), rows.x.size()});
+    kScalarKernels.quantize(rows.x.data(), most * cols, rows.quantized());
+    for (const std::size_t count : {1, 2, 7, 50}) {
+      std::vector<float> out[2];
+      for (const bool vbmi : {false, true}) {
+        out[vbmi].resize(count * outputs);
+        ProjectJob job;
+        job.panels = m.panels.data();
+        job.panel_bytes = m.panel;
+        job.outputs = outputs;
+        job.cols = cols;
+        job.rows = count;
+        job.quantized = rows.quantized();
+        job.out = out[vbmi].data();
+        job.out_stride = outputs;
+        (vbmi ? with : kAvx512Kernels).project[at][1](job);
+      }
+      ASSERT_EQ(out[0], out[1]) << weights::traits(format).name << ", " << count << " rows";
+    }
+  }
+}
 #endif
 
 /// Only where the level avx512bf16 is there.

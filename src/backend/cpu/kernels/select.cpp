@@ -1,20 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/kernels/select.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/check.hpp"
 
 namespace lemma::cpu {
+#if defined(__x86_64__)
 namespace {
+
+/// AVX-512, with the lookups of VBMI where they are there: no bits depend on them.
+const KernelTable& avx512() noexcept {
+  static const KernelTable table = [] {
+    KernelTable all = kAvx512Kernels;
+    if (!base::cpu_features().avx512vbmi) return all;
+    for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
+      const auto& faster = kAvx512VbmiGrids.project[kernel];
+      if (faster[0] == nullptr) continue;
+      std::copy(std::begin(faster), std::end(faster), all.project[kernel]);
+      all.expand[kernel] = kAvx512VbmiGrids.expand[kernel];
+    }
+    return all;
+  }();
+  return table;
+}
 
 /// Of what bf16 can do, the part that is within the bound for a default (docs/performance.md).
 KernelTable mixed() noexcept {
   constexpr auto kBf16 = static_cast<std::size_t>(WeightKernel::kBF16);
   EnteredKernels entered{"avx512mixed", {}};
   entered.project[kBf16] = kAvx512Bf16Kernels.project[kBf16];
-  return with_entered(kAvx512Kernels, entered);
+  return with_entered(avx512(), entered);
 }
 
 }  // namespace
+#endif
 
 KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered) noexcept {
   KernelTable table = below;
@@ -52,17 +73,17 @@ const KernelTable& kernels(base::Isa isa) noexcept {
       return table;
     }
     case base::Isa::kAvx512:
-      return kAvx512Kernels;
+      return avx512();
     case base::Isa::kAvx512Mixed: {
       static const KernelTable table = mixed();
       return table;
     }
     case base::Isa::kAvx512Bf16: {
-      static const KernelTable table = with_entered(kAvx512Kernels, kAvx512Bf16Kernels);
+      static const KernelTable table = with_entered(avx512(), kAvx512Bf16Kernels);
       return table;
     }
     case base::Isa::kAmx: {
-      static const KernelTable table = with_entered(kAvx512Kernels, kAmxKernels);
+      static const KernelTable table = with_entered(avx512(), kAmxKernels);
       return table;
     }
 #elif defined(__aarch64__)

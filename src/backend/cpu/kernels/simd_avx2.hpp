@@ -134,6 +134,9 @@ struct Simd {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
   static I lookup(Table t, I x) { return _mm256_shuffle_epi8(t, x); }
+  static I gather(const std::uint32_t* words, I index) {
+    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), index, 4);
+  }
 
   template <int Byte>
   static I spread(I x) {
