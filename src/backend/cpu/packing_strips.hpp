@@ -369,9 +369,16 @@ struct IQ4_XSStrip : BlockStrip<weights::BlockIQ4_XS> {
   }
 };
 
+/// The values of E2M1 and 12 more, so that none is below 0.
+constexpr weights::formats::Codebook raised_e2m1() noexcept {
+  weights::formats::Codebook table = weights::formats::kE2M1Values;
+  for (auto& value : table) value = static_cast<std::int8_t>(value + 12);
+  return table;
+}
+
 /// Four blocks a unit, which share a line of scales; fewer at the end of a row.
 struct MXFP4Strip {
-  static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
+  static constexpr weights::formats::Codebook kTable = raised_e2m1();
   static constexpr Unit kUnit{.bytes = 4, .words = 16};
   static constexpr std::size_t kBlocks = 4, kUnits = 1, kBlockBytes = sizeof(weights::BlockMXFP4);
   static void take(const std::byte* bytes, std::size_t i, Strip& to) noexcept {
@@ -382,7 +389,7 @@ struct MXFP4Strip {
 };
 
 struct NVFP4Strip : BlockStrip<weights::BlockNVFP4> {
-  static constexpr const weights::formats::Codebook& kTable = weights::formats::kE2M1Values;
+  static constexpr weights::formats::Codebook kTable = raised_e2m1();
   static constexpr Unit kUnit{.bytes = 4, .words = 8};
   /// The sign is not read, and 7f is 0.
   static std::uint32_t plain_scales(std::uint32_t scales) noexcept {

@@ -142,11 +142,11 @@ struct PanelHalves : PairedGroups<Simd, kNibbleBytes, SignedCodes<Simd, 1>> {
   }
 };
 
-/// Formats whose scales are one byte: the table as above; per four groups (two where
-/// scales cover 16 columns) [4][16] scales, then nibbles of each. At the end of a panel groups may
-/// be missing.
+/// Formats of E2M1 values, whose scales are one byte: the table as above, its values raised by 12
+/// to 0..24; per four groups (two where scales cover 16 columns) [4][16] scales, then nibbles of
+/// each. At the end of a panel groups may be missing.
 template <typename Simd, std::size_t Parts>
-struct ByteScales : SignedCodes<Simd, Parts> {
+struct ByteScales : UnsignedCodes<Simd, Parts, 12 + Simd::kSignedOffset, false, 24> {
   static constexpr std::size_t kGroups = 4 / Parts;
   static constexpr std::size_t kUnit = 64 + kGroups * kNibbleBytes;
   static constexpr std::size_t kSweep = kUnit / kGroups;
