@@ -97,7 +97,7 @@ inline std::uint32_t spread_bits(const std::uint8_t* bytes) noexcept {
                    kSpreadByte[bytes[3]]);
 }
 
-/// The 8 scales and 8 minimums of Q4_K and Q5_K, four bytes at a time (weights::unpack_scale_min).
+/// The 8 scales and 8 minimums of Q5_K, four bytes at a time (weights::unpack_scale_min).
 inline void put_scale_mins(const std::uint8_t* packed, std::uint8_t* bytes) noexcept {
   const auto a = load<std::uint32_t>(packed), b = load<std::uint32_t>(packed + 4);
   const auto c = load<std::uint32_t>(packed + 8);
@@ -171,11 +171,20 @@ struct Q5_1Strip : BlockStrip<weights::BlockQ5_1> {
 };
 
 struct Q4_KStrip : BlockStrip<weights::BlockQ4_K> {
-  static constexpr Unit kUnit{.halves = 2, .bytes = 16, .words = 32};
+  static constexpr Unit kUnit{.halves = 2, .bytes = 12, .words = 32};
+  /// Of the 8 scales and 8 minimums of 6 bits the lower 4, then the upper 2, four bytes at a time
+  /// (weights::unpack_scale_min). The upper ones lie side by side in bits 4 to 7.
+  static void put_scales(const std::uint8_t* packed, std::uint8_t* bytes) noexcept {
+    const auto a = load<std::uint32_t>(packed), b = load<std::uint32_t>(packed + 4);
+    const auto c = load<std::uint32_t>(packed + 8);
+    store(bytes, (a & 0x0f0f0f0fu) | (c & 0x0f0f0f0fu) << 4);
+    store(bytes + 4, (b & 0x0f0f0f0fu) | (c & 0xf0f0f0f0u));
+    store(bytes + 8, (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u));
+  }
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     to.halves[0] = at(block).d;
     to.halves[1] = at(block).dmin;
-    put_scale_mins(at(block).scales, to.bytes);
+    put_scales(at(block).scales, to.bytes);
     for (std::size_t j = 0; j < 4; ++j) {
       put_nibbles<0>(at(block).qs + j * 32, to.words + j * 8);
       put_nibbles<4>(at(block).qs + j * 32, to.words + j * 8 + 4);

@@ -55,6 +55,57 @@ struct PanelOffset : UnsignedCodes<Simd, 1, 0, true, High ? 31 : 15> {
   }
 };
 
+/// Q4_K, per 256 columns: [16] f16 d, [16] f16 dmin; [4][16] bytes with the lower 4 bits of scales
+/// of groups j (low) and j + 4 (high), the same of minimums, [4][16] bytes with the upper 2 bits of
+/// all four; then the nibbles of 8 groups. Scales and minimums are put together once for a block.
+template <typename Simd>
+struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true, 15> {
+  static constexpr std::size_t kScales = 64, kCodes = kScales + 192;
+  static constexpr std::size_t kBlock = kCodes + 8 * kNibbleBytes;
+  static constexpr std::size_t kSweep = kBlock / 8;
+  const std::byte* panel;
+
+  PanelQ4_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
+  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  template <std::size_t Q>
+  typename Simd::I quad(std::size_t g, std::size_t v) const {
+    return quad_of_nibbles<Simd, Q>(block(g) + kCodes + g % 8 * kNibbleBytes, v);
+  }
+  /// To be asked for before the group's minimum.
+  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
+    if (block(g) != unpacked_) unpack(block(g));
+    return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
+                     Simd::load_u8(numbers_ + g % 8 * 16 + v * Simd::kLanes));
+  }
+  typename Simd::F minimum(std::size_t g, std::size_t v) const {
+    return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
+                     Simd::load_u8(numbers_ + 128 + g % 8 * 16 + v * Simd::kLanes));
+  }
+
+ private:
+  void unpack(const std::byte* block) const {
+    unpacked_ = block;
+    LEMMA_UNROLL
+    for (std::size_t i = 0; i < 64; i += 4 * Simd::kLanes) {
+      const std::byte* const at = block + kScales + i;
+      const auto scales = Simd::codes(at), minimums = Simd::codes(at + 64);
+      const auto upper = Simd::codes(at + 128);
+      put<0>(i, Simd::template bits<4, 0>(scales), upper);
+      put<1>(i, Simd::template bits<4, 4>(scales), upper);
+      put<2>(i, Simd::template bits<4, 0>(minimums), upper);
+      put<3>(i, Simd::template bits<4, 4>(minimums), upper);
+    }
+  }
+  template <int Quarter>
+  void put(std::size_t i, typename Simd::I lower, typename Simd::I upper) const {
+    Simd::store_codes(numbers_ + Quarter * 64 + i,
+                      Simd::template or_bits<2, 2 * Quarter, 4>(lower, upper));
+  }
+
+  mutable const std::byte* unpacked_ = nullptr;  ///< the block whose numbers are ready
+  alignas(64) mutable std::byte numbers_[256];   ///< [8][16] scales, [8][16] minimums
+};
+
 /// Q5_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
 /// for each of 8 groups nibbles (low 4 bits) and bits.
 template <typename Simd>

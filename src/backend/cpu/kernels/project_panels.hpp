@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of the packed panels of Q8_0, Q4_0, Q5_0, Q4_K and Q6_K, which the packing of packing.cpp
+// Readers of the packed panels of Q8_0, Q4_0, Q5_0 and Q6_K, which the packing of packing.cpp
 // writes, for the tile of project_int8.hpp. A reader gives the codes of 16 outputs x 4 columns
 // (`quad`), scales and minimums; `kSweep` is how many bytes of the panel belong to 32 columns.
 #pragma once
@@ -81,32 +81,6 @@ struct PanelQ5_0 : PairedGroups<Simd, 256 + 64, UnsignedCodes<Simd, 1, 16, false
     const std::byte* const at = this->codes(g) + v * 4 * Simd::kLanes;
     return Simd::bit_or(Simd::template bits<4, Q / 4 * 4>(Simd::codes(at + Q % 4 * kVectorBytes)),
                         Simd::template bits<1, Q, 4>(Simd::codes(at + 256)));
-  }
-};
-
-/// Q4_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
-/// [8][4][16][4] bytes as in Q4_0.
-template <typename Simd>
-struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true, 15> {
-  static constexpr std::size_t kBlock = 64 + 128 + 128 + 2048;
-  static constexpr std::size_t kSweep = kBlock / 8;
-  const std::byte* panel;
-
-  PanelQ4_K(const std::byte* bytes, std::size_t) : panel(bytes) {}
-  const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
-  template <std::size_t Q>
-  typename Simd::I quad(std::size_t g, std::size_t v) const {
-    const typename Simd::I pair =
-        Simd::codes(block(g) + 320 + g % 8 * 256 + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes);
-    return Simd::template bits<4, Q / 4 * 4>(pair);
-  }
-  typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
-    return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
-                     Simd::load_u8(block(g) + 64 + g % 8 * 16 + v * Simd::kLanes));
-  }
-  typename Simd::F minimum(std::size_t g, std::size_t v) const {
-    return Simd::mul(Simd::load_f16(block(g) + 32 + v * 2 * Simd::kLanes),
-                     Simd::load_u8(block(g) + 192 + g % 8 * 16 + v * Simd::kLanes));
   }
 };
 
