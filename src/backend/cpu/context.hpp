@@ -60,6 +60,24 @@ struct Phase {
   std::size_t work = 0;  ///< multiply-adds of all items together
 };
 
+/// Counts at several places how many parts of the work there are done: whoever does the last goes
+/// on with it, and finds what the others wrote. The place is then as before the first.
+class Meetings {
+ public:
+  Meetings() = default;
+  explicit Meetings(std::size_t places) : done_(places) {}
+  bool last(std::size_t place, std::size_t done, std::size_t all) noexcept {
+    const auto more = static_cast<std::uint32_t>(done);
+    if (done_[place].fetch_add(more, std::memory_order_acq_rel) + more != all) return false;
+    done_[place].store(0, std::memory_order_relaxed);
+    return true;
+  }
+  std::size_t size() const noexcept { return done_.size(); }
+
+ private:
+  std::vector<std::atomic<std::uint32_t>> done_;
+};
+
 /// Memory for the int8 form of [max_rows, cols], and for their bf16 form where `kernels` read it.
 class QuantizedBuffer {
  public:
@@ -135,9 +153,14 @@ class Context {
   /// Calls body(phase, item, thread) for the items of all phases in one region; the items of a
   /// phase begin when all of the phase before are done. A thread takes consecutive items, so that
   /// it reads weights in the order in which they lie, and when it has none left half of another
-  /// one's.
+  /// one's. Before it waits for the phase before it calls expect(phase, item).
   void each(std::span<const Phase> phases,
-            base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept;
+            base::FunctionRef<void(std::size_t, std::size_t, int)> body,
+            base::FunctionRef<void(std::size_t, std::size_t)> expect) noexcept;
+  void each(std::span<const Phase> phases,
+            base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept {
+    each(phases, body, [](std::size_t, std::size_t) {});
+  }
   /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
   void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
 

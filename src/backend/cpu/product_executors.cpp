@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations around matrix products: project, mlp, head. Threads take chunks of 64 outputs; a
+// The operations around matrix products: project and head. Threads take chunks of 64 outputs; a
 // chunk covers all rows, so that a packed weight is read once however many rows there are. Where
 // nobody has rounded the rows that a product reads, that is the first phase of its region.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 #include <string_view>
 #include <vector>
 
-#include "backend/cpu/activation.hpp"
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/linear.hpp"
+#include "backend/cpu/rounding.hpp"
 #include "base/check.hpp"
 
 namespace lemma::cpu {
@@ -24,43 +23,6 @@ void append_once(std::string& list, std::string_view item) {
   list += item;
 }
 
-/// The input of products, rounded to int8 if they want that: by whoever made it, here, or in a
-/// phase of its own.
-class Rounding {
- public:
-  Rounding(backend::Tensor in, bool wanted) : in_(in), wanted_(wanted) {}
-
-  backend::Tensor reads_quantized() const noexcept { return wanted_ ? in_ : backend::Tensor{}; }
-  /// The rows for the running step; whether they are still to be rounded, by `phase`.
-  ProductInput begin(Context& context) noexcept {
-    ProductInput in{context.arena.data(in_), {}, context.runs()};
-    to_ = nullptr;
-    if (!wanted_) return in;
-    const QuantizedBuffer* rounded = context.find_quantized(in_);
-    if (rounded == nullptr && context.rows() >= Context::kFewRows) {
-      rounded = to_ = &context.begin_quantized(in_);
-    }
-    in.quantized = rounded != nullptr ? rounded->rows(in_.width) : context.quantized(in_);
-    return in;
-  }
-  bool pending() const noexcept { return to_ != nullptr; }
-  Phase phase(const Context& context) const noexcept {
-    return {(context.rows() + Context::kRowGrain - 1) / Context::kRowGrain,
-            context.rows() * in_.width};
-  }
-  void run_item(const Context& context, std::size_t item) const noexcept {
-    const std::size_t begin = item * Context::kRowGrain;
-    const std::size_t end = std::min(begin + Context::kRowGrain, context.rows());
-    context.kernels.quantize(context.arena.row(in_, begin), (end - begin) * in_.width,
-                             to_->rows(in_.width, begin));
-  }
-
- private:
-  backend::Tensor in_;
-  bool wanted_;
-  const QuantizedBuffer* to_ = nullptr;  ///< of the running step
-};
-
 class ProjectExecutor final : public PhasedExecutor {
  public:
   ProjectExecutor(const backend::Project& op, const Context& context)
@@ -71,29 +33,35 @@ class ProjectExecutor final : public PhasedExecutor {
           Linear(context, output.weight, output.bias, op.clamp);
       LEMMA_CHECK(linear.outputs() == output.out.width && linear.cols() == op.in.width);
       parts_[i].out = output.out;
-      chunks_ += linear.chunks();
+      outputs_ += linear.outputs();
       work_ += linear.work(1);
     }
   }
 
   std::size_t begin(Context& context, Phases& phases) noexcept override {
-    for (std::atomic<std::uint32_t>& left : left_) left.store(0, std::memory_order_relaxed);
     in_ = rounding_.begin(context);
     std::size_t count = 0;
     if (rounding_.pending()) phases[count++] = rounding_.phase(context);
-    phases[count++] = {chunks_, context.rows() * work_};
+    std::size_t items = 0;
+    for (Part& part : parts_) {
+      part.grain = part.linear.grain(context.rows(), outputs_, context.pool.threads());
+      items += part.items();
+    }
+    phases[count++] = {items, context.rows() * work_};
     return count;
   }
 
-  void run_item(Context& context, std::size_t phase, std::size_t chunk, int) noexcept override {
-    if (phase == 0 && rounding_.pending()) return rounding_.run_item(context, chunk);
+  void run_item(Context& context, std::size_t phase, std::size_t item, int) noexcept override {
+    if (phase == 0 && rounding_.pending()) return rounding_.run_item(context, item);
     // The last output first: what follows the small ones is then not left to the end.
     std::size_t i = parts_.size() - 1;
-    for (; chunk >= parts_[i].linear.chunks(); --i) chunk -= parts_[i].linear.chunks();
+    for (; item >= parts_[i].items(); --i) item -= parts_[i].items();
     const Part& part = parts_[i];
-    part.linear.run(context.kernels, in_, chunk,
-                    context.arena.data(part.out) + chunk * Linear::kChunk, part.out.width);
-    if (!part.followers.empty()) finish_columns(context, part, chunk);
+    const std::size_t first = item * part.grain;
+    const std::size_t count = std::min(part.grain, part.linear.outputs() - first);
+    part.linear.run(context.kernels, in_, first, count, context.arena.data(part.out) + first,
+                    part.out.width);
+    if (!part.followers.empty()) finish_columns(context, part, first, count);
   }
 
   bool follow(std::span<const Follower> followers) override {
@@ -108,16 +76,16 @@ class ProjectExecutor final : public PhasedExecutor {
       if (at == made.end() || unit == 0) return false;
       Part& part = parts[static_cast<std::size_t>(at - made.begin())];
       part.followers.push_back(follower.executor);
-      part.chunks = std::lcm(part.chunks * Linear::kChunk, unit) / Linear::kChunk;
+      part.group = std::lcm(part.group, unit);
       if (follower.out) *at = follower.out;
     }
     parts_ = std::move(parts);
     std::size_t groups = 0;
     for (Part& part : parts_) {
-      part.group = groups;
-      groups += (part.linear.chunks() + part.chunks - 1) / part.chunks;
+      part.first_group = groups;
+      groups += (part.linear.outputs() + part.group - 1) / part.group;
     }
-    left_ = std::vector<std::atomic<std::uint32_t>>(groups);
+    made_ = Meetings(groups);
     return true;
   }
 
@@ -141,8 +109,11 @@ class ProjectExecutor final : public PhasedExecutor {
     Linear linear;
     backend::Tensor out;
     std::vector<RowExecutor*> followers;
-    std::size_t chunks = 1;  ///< neighbours that hold whole heads
-    std::size_t group = 0;   ///< index of the first such group in left_
+    std::size_t group = Linear::kChunk;  ///< neighbouring outputs that hold whole heads
+    std::size_t first_group = 0;         ///< among those of all parts
+    std::size_t grain = Linear::kChunk;  ///< outputs of an item of the running step
+
+    std::size_t items() const noexcept { return (linear.outputs() + grain - 1) / grain; }
   };
 
   static bool reads_rounded(const backend::Project& op, const Context& context) {
@@ -150,27 +121,28 @@ class ProjectExecutor final : public PhasedExecutor {
                        [&](const auto& output) { return context.reads_rounded(output.weight); });
   }
 
-  void finish_columns(Context& context, const Part& part, std::size_t chunk) noexcept {
-    const std::size_t group = chunk / part.chunks, first_chunk = group * part.chunks;
-    const std::size_t neighbours = std::min(part.chunks, part.linear.chunks() - first_chunk);
-    std::atomic<std::uint32_t>& left = left_[part.group + group];
-    if (left.fetch_add(1, std::memory_order_acq_rel) + 1 != neighbours) return;
+  /// To be called when outputs [made, made + count) are there: of one group, since items are parts
+  /// of one.
+  void finish_columns(Context& context, const Part& part, std::size_t made,
+                      std::size_t count) noexcept {
+    const std::size_t group = made / part.group, first = group * part.group;
+    const std::size_t all = std::min(part.group, part.out.width - first);
+    if (!made_.last(part.first_group + group, count, all)) return;
     constexpr std::size_t kRows = 8;  // of 64 columns: they stay in the first cache
-    const std::size_t first = first_chunk * Linear::kChunk, rows = context.rows();
-    const std::size_t count = std::min(neighbours * Linear::kChunk, part.out.width - first);
+    const std::size_t rows = context.rows();
     for (std::size_t begin = 0; begin < rows; begin += kRows) {
       const std::size_t end = std::min(begin + kRows, rows);
       for (RowExecutor* const follower : part.followers) {
-        follower->run_columns(context, begin, end, first, count);
+        follower->run_columns(context, begin, end, first, all);
       }
     }
   }
 
   std::vector<Part> parts_;
   Rounding rounding_;
-  ProductInput in_;                               ///< of the running step
-  std::vector<std::atomic<std::uint32_t>> left_;  ///< chunks that are done, by group of neighbours
-  std::size_t chunks_ = 0;
+  ProductInput in_;  ///< of the running step
+  Meetings made_;    ///< outputs, by group
+  std::size_t outputs_ = 0;
   std::size_t work_ = 0;  ///< multiply-adds of a row
 };
 
@@ -219,134 +191,6 @@ class ProjectGroupsExecutor final : public PhasedExecutor {
   Linear linear_;
   std::size_t chunks_;         ///< of a group
   QuantizedBuffer quantized_;  ///< [groups, max_rows, in]
-};
-
-/// Memory of an MLP, shared by the layers. Shape: hidden width, and 1 if hidden rows are int8.
-struct MlpScratch {
-  MlpScratch(const Context& context, std::span<const std::size_t> shape) {
-    const std::size_t rows = context.max_rows;
-    threads.resize(static_cast<std::size_t>(context.pool.threads()));
-    for (auto& scratch : threads) scratch.resize(2 * rows * Linear::kChunk);
-    if (shape[1] != 0) {
-      quantized = QuantizedBuffer(context.kernels, rows, shape[0]);
-    } else {
-      hidden = base::AlignedBuffer::uninitialized(rows * shape[0] * sizeof(float));
-    }
-  }
-  std::size_t bytes() const noexcept {
-    return threads.size() * threads.front().size() * sizeof(float) + quantized.bytes() +
-           hidden.size();
-  }
-
-  std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
-  QuantizedBuffer quantized;                ///< [max_rows, F]: hidden rows in int8, or
-  base::AlignedBuffer hidden;               ///< the same in f32
-};
-
-/// gate, up and activation are one phase: a chunk of hidden elements is finished, and rounded to
-/// int8 if the down projection reads that, while it is in the cache. The down projection is the
-/// next.
-class MlpExecutor final : public PhasedExecutor {
-  static constexpr std::size_t kFewRows = 4;
-
- public:
-  MlpExecutor(const backend::Mlp& op, const Context& context)
-      : op_(op),
-        up_(context, op.up, op.up_bias),
-        down_(context, op.down, op.down_bias),
-        gated_(op.gate != backend::kNoWeight),
-        rounding_(op.in,
-                  context.reads_rounded(op.up) || (gated_ && context.reads_rounded(op.gate))) {
-    if (gated_) gate_ = Linear(context, op.gate, op.gate_bias);
-    LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
-    LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
-    LEMMA_CHECK(!op.hidden || op.hidden.width == up_.outputs());
-    scratch_ = &context.shared<MlpScratch>({up_.outputs(), down_.wants_int8() ? 1u : 0u});
-  }
-
-  std::size_t begin(Context& context, Phases& phases) noexcept override {
-    in_ = rounding_.begin(context);
-    hidden_ = {reinterpret_cast<const float*>(scratch_->hidden.data()), {}, context.runs()};
-    if (down_.wants_int8()) hidden_.quantized = scratch_->quantized.rows(down_.cols());
-    std::size_t count = 0;
-    if (rounding_.pending()) phases[count++] = rounding_.phase(context);
-    // For a few rows memory is what counts, and the longer it is read in order the better.
-    chunks_at_once_ =
-        gated_ && context.rows() <= kFewRows && 2 * kFewRows <= context.max_rows ? 2 : 1;
-    phases[count++] = {(up_.chunks() + chunks_at_once_ - 1) / chunks_at_once_,
-                       2 * up_.work(context.rows())};
-    phases[count++] = {down_.chunks(), down_.work(context.rows())};
-    return count;
-  }
-
-  void run_item(Context& context, std::size_t phase, std::size_t item,
-                int thread) noexcept override {
-    if (!rounding_.pending()) ++phase;
-    if (phase == 0) return rounding_.run_item(context, item);
-    if (phase == 1) {
-      return widen(context, item, scratch_->threads[static_cast<std::size_t>(thread)].data());
-    }
-    down_.run(context.kernels, hidden_, item, context.arena.data(op_.out) + item * Linear::kChunk,
-              op_.out.width);
-  }
-
-  backend::Tensor reads_quantized() const noexcept override { return rounding_.reads_quantized(); }
-  std::string implementation() const override { return implementations({&gate_, &up_, &down_}); }
-  std::string format() const override { return formats({&gate_, &up_, &down_}); }
-
- private:
-  /// A few chunks of the hidden rows. `scratch` holds [2, chunks, rows, 64].
-  void widen(Context& context, std::size_t item, float* scratch) noexcept {
-    const std::size_t first = item * chunks_at_once_;
-    const std::size_t count = std::min(chunks_at_once_, up_.chunks() - first);
-    const std::size_t size = context.rows() * Linear::kChunk;
-    for (std::size_t i = 0; i < count; ++i) {
-      up_.run(context.kernels, in_, first + i, scratch + i * size, Linear::kChunk);
-    }
-    float* const gates = scratch + count * size;
-    for (std::size_t i = 0; gated_ && i < count; ++i) {
-      gate_.run(context.kernels, in_, first + i, gates + i * size, Linear::kChunk);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      hide(context, first + i, scratch + i * size, gated_ ? gates + i * size : nullptr);
-    }
-  }
-
-  /// The hidden elements of a chunk from its products [rows, 64] with up and gate, some rows at a
-  /// time, which stay in the first cache.
-  void hide(Context& context, std::size_t chunk, float* up, const float* gate) noexcept {
-    constexpr std::size_t kRows = 8;
-    for (std::size_t begin = 0; begin < context.rows(); begin += kRows) {
-      const std::size_t rows = std::min(kRows, context.rows() - begin);
-      float* const x = up + begin * Linear::kChunk;
-      // A last, narrower chunk has elements behind its own in each row, which nobody reads.
-      activate(context.kernels, op_.spec.activation, gated_ ? gate + begin * Linear::kChunk : x,
-               gated_ ? x : nullptr, (rows - 1) * Linear::kChunk + up_.chunk_outputs(chunk), x);
-      for (std::size_t r = 0; r < rows; ++r) {
-        keep(context, begin + r, chunk, x + r * Linear::kChunk);
-      }
-    }
-  }
-
-  /// Puts hidden elements of a row where the down projection reads them.
-  void keep(Context& context, std::size_t r, std::size_t chunk, const float* x) noexcept {
-    const std::size_t first = chunk * Linear::kChunk, count = up_.chunk_outputs(chunk);
-    if (op_.hidden) std::memcpy(context.arena.row(op_.hidden, r) + first, x, count * sizeof(float));
-    if (down_.wants_int8()) {
-      context.kernels.quantize(x, count, scratch_->quantized.rows(up_.outputs(), r, first));
-    } else {
-      std::memcpy(reinterpret_cast<float*>(scratch_->hidden.data()) + r * up_.outputs() + first, x,
-                  count * sizeof(float));
-    }
-  }
-
-  backend::Mlp op_;
-  Linear gate_, up_, down_;
-  bool gated_;
-  Rounding rounding_;
-  MlpScratch* scratch_;
-  ProductInput in_, hidden_;  ///< of the running step
-  std::size_t chunks_at_once_ = 1;
 };
 
 class LogitsExecutor final : public HeadExecutor {
@@ -429,9 +273,6 @@ std::unique_ptr<Executor> plan(const backend::Project& op, const Context& contex
 }
 std::unique_ptr<Executor> plan(const backend::ProjectGroups& op, const Context& context) {
   return std::make_unique<ProjectGroupsExecutor>(op, context);
-}
-std::unique_ptr<Executor> plan(const backend::Mlp& op, const Context& context) {
-  return std::make_unique<MlpExecutor>(op, context);
 }
 std::unique_ptr<HeadExecutor> plan(const backend::Head& op, const Context& context) {
   return std::make_unique<LogitsExecutor>(op, context);
