@@ -35,6 +35,7 @@ import make_model
 BEGIN, END = "<!-- written by bench/compare.py -->", "<!-- end of what bench/compare.py wrote -->"
 LEMMA = ("{lemma} bench {model} --prompt {prompt} --generate {generate} --threads {threads} "
          "--ctx {context} --reps 1 --no-check --json")
+BARE_PROMPT = 1  # lemma generates behind at least one token, llama-bench behind none
 
 
 def processor_seconds():
@@ -82,6 +83,16 @@ def run_once(command, read=rates):
         "others": round(max(0.0, busy_after - busy - own) / whole, 1)}
 
 
+def run_parts(words_of, values):
+    """lemma's two phases, each by itself as llama-bench does them: generated tokens do not stand
+    behind the entered ones."""
+    entered = run_once(words_of(values | dict(generate=0)))
+    answered = run_once(words_of(values | dict(prompt=BARE_PROMPT)))
+    return {"prefill": entered["prefill"], "decode": answered["decode"],
+            **{key: round(entered[key] + answered[key], 2) for key in ("seconds", "cpu")},
+            **{key: max(entered[key], answered[key]) for key in ("peak_mib", "stolen", "others")}}
+
+
 SHORT_PROMPT, SHORT_ANSWER = 32, 1  # tokens of the run that the others are compared with
 
 
@@ -113,7 +124,12 @@ def measure(options, model_path, shape, preset, log):
         for name in order:
             def words_of(values, name=name):
                 return [word.format(**values) for word in shlex.split(commands[name])]
-            result = run_busy(words_of, values) if options.busy else run_once(words_of(values))
+            if options.busy:
+                result = run_busy(words_of, values)
+            elif name == "lemma":
+                result = run_parts(words_of, values)
+            else:
+                result = run_once(words_of(values))
             results[name].append(result)
             record = dict(shape=shape, preset=preset, round=round_number, engine=name, **result)
             log.write(json.dumps(record) + "\n")
@@ -146,7 +162,7 @@ def table(options, rows):
                     if line.startswith("model name")), "unknown processor")
     second = "second of processor time" if options.busy else "second"
     lines = [f"{datetime.date.today().isoformat()}, {machine}, {options.threads} thread(s): tokens per "
-             f"{second} of {options.prompt} entered and {options.generate} generated tokens, medians "
+             f"{second} of {options.prompt} entered and, by themselves, {options.generate} generated tokens, medians "
              f"of {options.rounds} round(s). Ratios are to the best peer's median.", "",
              "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + rows) + "\n"

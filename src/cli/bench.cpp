@@ -20,6 +20,7 @@
 #include "eval/model_run.hpp"
 #include "model/plan_cost.hpp"
 #include "runtime/expert_prefetch.hpp"
+#include "runtime/recorded_weights.hpp"
 #include "runtime/step_runner.hpp"
 
 namespace lemma::cli {
@@ -157,8 +158,26 @@ void measure(eval::ModelRun& run, runtime::StateSpace& space, std::span<const To
   rates.decode.push_back(rate(std::size_t{options.generate} * options.sequences, begun));
 }
 
+/// Bytes of experts that a round of `sequences` tokens leaves out, if no two choose the same.
+std::uint64_t idle_expert_bytes(const runtime::LoadedModel& model, std::uint32_t sequences) {
+  const runtime::RecordedWeights recorded = runtime::record_weights(model);
+  std::uint64_t bytes = 0;
+  for (const backend::Operation& operation : recorded.program.operations) {
+    const auto* const experts = std::get_if<backend::Experts>(&operation);
+    if (!experts) continue;
+    const std::uint64_t all = experts->experts;
+    const std::uint64_t read = std::min<std::uint64_t>(all, experts->ids.width * sequences);
+    for (const backend::WeightId id : {experts->gate, experts->up, experts->down}) {
+      if (id == backend::kNoWeight) continue;
+      const weights::Matrix& stack = recorded.matrices[static_cast<std::size_t>(id)];
+      bytes += weights::row_bytes(stack.format, stack.rows * stack.cols) / all * (all - read);
+    }
+  }
+  return bytes;
+}
+
 /// Bytes that a decode round must read for one token: the state of a sequence of `length` positions
-/// and its share of every weight but the looked-up tables.
+/// and its share of every weight but the looked-up tables and the experts that nobody chose.
 std::uint64_t bytes_per_token(eval::ModelRun& run, const state::Layout& layout, std::size_t length,
                               std::uint32_t sequences) {
   const model::Plan& plan = run.model().plan();
@@ -170,6 +189,7 @@ std::uint64_t bytes_per_token(eval::ModelRun& run, const state::Layout& layout, 
   };
   looked_up(plan.embedding.table);
   looked_up(plan.embedding.positions);
+  bytes -= idle_expert_bytes(run.model(), sequences);
   return bytes / sequences + layout.formula_bytes(length);
 }
 

@@ -279,6 +279,19 @@ TEST(Bench, ComparesWithTheReferenceBeforeItMeasures) {
   EXPECT_GT(result["decode"]["bytes_per_token"].get<double>(), 1e6);
 }
 
+TEST(Bench, CountsTheBytesOfChosenExpertsAlone) {
+  LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");  // 3 of 8 experts
+  const auto bytes = [&](const char* sequences) {
+    const Outcome outcome = run_program({"bench", model.string(), "--prompt", "8", "--generate",
+                                         "4", "--reps", "1", "--json", "--sequences", sequences});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.out)["decode"]["bytes_per_token"].get<double>();
+  };
+  // Three sequences read all 8 experts of each layer between them, one its own 3.
+  const double one = bytes("1"), three = bytes("3");
+  EXPECT_GT(3 * three, one + 200e3);
+}
+
 TEST(Bench, SaysHowManyExpertsInTheFileWereForeseen) {
   LEMMA_TEST_DATA_OR_SKIP(model, "goldens/gpt-oss/model.gguf");
   const auto bench = [&](std::vector<std::string> more) {
