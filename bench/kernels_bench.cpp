@@ -6,6 +6,9 @@
 //
 //   kernels_bench --benchmark_filter='memory_read|limit|project/avx512/.*/rows:(1|512)/'
 //
+// `compute/` is `project/` with panels that stay in the second cache: what the arithmetic alone
+// allows.
+//
 // bytes_per_second counts packed weights, items_per_second multiply-adds.
 #include <benchmark/benchmark.h>
 
@@ -26,11 +29,13 @@ namespace lemma::cpu {
 namespace {
 
 /// More than any cache, so that one row's weights come from memory.
-constexpr std::size_t kStreamedBytes = std::size_t{512} << 20;
-/// For many rows (32 and more): a matrix of a small model, read from the caches.
+constexpr std::size_t kStreamedBytes = std::size_t{256} << 20;
+/// For very many rows: a matrix of a small model, read from the caches.
 constexpr std::size_t kManyRowsOutputs = 2048;
 constexpr std::size_t kCols = 2048;
 constexpr std::size_t kChunkPanels = 4;
+/// Panels that stay in the second cache.
+constexpr std::size_t kCachedPanels = 8;
 
 /// One panel of random codes, repeated `count` times.
 base::AlignedBuffer repeat_panel(weights::Format format, std::size_t count) {
@@ -70,37 +75,44 @@ struct Rows {
   std::vector<std::int32_t> sums;
 };
 
+/// Panels for a product from memory.
+std::size_t panels_for(weights::Format format, std::size_t rows) {
+  if (rows > 64) return kManyRowsOutputs / kPanelRows;
+  return kStreamedBytes / panel_bytes(format, kCols) / kChunkPanels * kChunkPanels;
+}
+
 void project(benchmark::State& state, base::Isa isa, weights::Format format, std::size_t rows,
-             int threads) {
+             int threads, std::size_t count) {
   const std::size_t panel = panel_bytes(format, kCols);
-  const std::size_t count = rows <= 16 ? kStreamedBytes / panel / kChunkPanels * kChunkPanels
-                                       : kManyRowsOutputs / kPanelRows;
   const base::AlignedBuffer panels = repeat_panel(format, count);
   base::ThreadPool pool(threads);
   Rows input(rows);
-  const std::size_t outputs = count * kPanelRows;
-  std::vector<float> out(rows * outputs);
+  // Outputs stay in the caches, as a layer's do: panel p of any is panel p % kPlaces of `out`.
+  constexpr std::size_t kPlaces = kManyRowsOutputs / kPanelRows;
+  std::vector<float> out(rows * kManyRowsOutputs);
   const auto kernel = kernels(isa).project[static_cast<std::size_t>(kernel_of(format))][0];
   for (auto _ : state) {
     pool.parallel_for(count, kChunkPanels, [&](std::size_t begin, std::size_t end) {
       ProjectJob job;
-      job.panels = panels.data() + begin * panel;
       job.panel_bytes = panel;
-      job.outputs = (end - begin) * kPanelRows;
+      job.outputs = kChunkPanels * kPanelRows;
       job.cols = kCols;
       job.rows = rows;
       job.x = input.x.data();
       job.x_stride = kCols;
       job.quantized = input.quantized();
-      job.out = out.data() + begin * kPanelRows;
-      job.out_stride = outputs;
-      kernel(job);
+      job.out_stride = kManyRowsOutputs;
+      for (std::size_t p = begin; p < end; p += kChunkPanels) {
+        job.panels = panels.data() + p * panel;
+        job.out = out.data() + p % kPlaces * kPanelRows;
+        kernel(job);
+      }
     });
     benchmark::ClobberMemory();
   }
   const auto runs = static_cast<std::int64_t>(state.iterations());
   state.SetBytesProcessed(runs * static_cast<std::int64_t>(count * panel));
-  state.SetItemsProcessed(runs * static_cast<std::int64_t>(outputs * kCols * rows));
+  state.SetItemsProcessed(runs * static_cast<std::int64_t>(count * kPanelRows * kCols * rows));
 }
 
 void memory_read(benchmark::State& state, int threads) {
@@ -212,13 +224,18 @@ void register_all() {
   for (const base::Isa isa : base::available_isas(base::cpu_features())) {
     const std::string name(base::to_string(isa));
     for (const weights::Format format : weights::kFormats) {
-      for (const std::size_t rows : {1, 2, 4, 8, 16, 32, 64, 512}) {
+      for (const std::size_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64, 512}) {
+        const std::string what = "/" + name + "/" + std::string(weights::traits(format).name) +
+                                 "/rows:" + std::to_string(rows);
+        benchmark::RegisterBenchmark(("compute" + what).c_str(), [=](benchmark::State& state) {
+          project(state, isa, format, rows, 1, kCachedPanels);
+        });
         for (const int threads : thread_counts) {
           auto* const bench = benchmark::RegisterBenchmark(
-              ("project/" + name + "/" + std::string(weights::traits(format).name) +
-               "/rows:" + std::to_string(rows) + "/threads:" + std::to_string(threads))
-                  .c_str(),
-              [=](benchmark::State& state) { project(state, isa, format, rows, threads); });
+              ("project" + what + "/threads:" + std::to_string(threads)).c_str(),
+              [=](benchmark::State& state) {
+                project(state, isa, format, rows, threads, panels_for(format, rows));
+              });
           if (threads > 1) bench->UseRealTime();
         }
       }

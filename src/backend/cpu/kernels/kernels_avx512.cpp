@@ -14,9 +14,9 @@ struct Simd {
   // 8 rows: eight f32 and eight i32 sums, one vector of weights and scratch in 32 registers.
   static constexpr std::size_t kProductRows = 8;
   static constexpr std::size_t kProductColumns4 = 4;
-  static constexpr std::size_t kFloatRows = 8;
+  static constexpr std::size_t kFloatRows = 6;
   static constexpr std::size_t kInt8Rows = 8;
-  static constexpr std::size_t kExpandFrom = 48;
+  static constexpr std::size_t kExpandFrom = 40;
   using F = __m512;
   using I = __m512i;
 

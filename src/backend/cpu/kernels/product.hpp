@@ -39,6 +39,41 @@ void ask_for(const Ahead& ahead, std::size_t row, std::size_t line) {
   __builtin_prefetch(ahead.first + row * ahead.stride + 64 * line, 0, 2);
 }
 
+/// Calls body<R>(row) for tiles of Least to Most rows, as equal as can be, so that one more row
+/// costs its share; tiles of 8 come first, and what is left last, where low tiles cost more than
+/// that. Least rows or more must be there in every tile.
+template <std::size_t Most, std::size_t Least, typename Body>
+void in_tiles(std::size_t begin, std::size_t end, const Body& body) {
+  std::size_t row = begin;
+  for (std::size_t tiles = (end - begin + Most - 1) / Most; tiles > 0; --tiles) {
+    const std::size_t left = end - row, even = (left + tiles - 1) / tiles;
+    const std::size_t height = Most == 8 && left > 8 ? 8 : even;
+    const auto run_if = [&]<std::size_t R>() {
+      if constexpr (R >= Least && R <= Most) {
+        if (height == R) body.template operator()<R>(row);
+      }
+    };
+    run_if.template operator()<1>();
+    run_if.template operator()<2>();
+    run_if.template operator()<3>();
+    run_if.template operator()<4>();
+    run_if.template operator()<5>();
+    run_if.template operator()<6>();
+    run_if.template operator()<7>();
+    run_if.template operator()<8>();
+    row += height;
+  }
+}
+
+/// Columns of rows, where a panel has fewer than a tile computes.
+template <typename Simd>
+[[gnu::noinline]] void copy_columns(const float* from, std::size_t from_stride, float* to,
+                                    std::size_t to_stride, std::size_t rows, std::size_t columns) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < columns; ++i) to[r * to_stride + i] = from[r * from_stride + i];
+  }
+}
+
 template <typename Simd>
 void store_columns(float* out, typename Simd::F sum, std::size_t column, std::size_t columns) {
   if (column + Simd::kLanes <= columns) {

@@ -9,10 +9,6 @@
 
 namespace lemma::cpu {
 
-/// 0, 1, ... as template arguments.
-template <std::size_t... I>
-struct Indices {};
-
 /// What a kind of panels has in common once expanded.
 template <bool Signed, std::size_t Parts, bool Minimum, bool Folded, int Most>
 struct Kind {
@@ -36,11 +32,6 @@ constexpr int expanded_most() {
 template <typename Simd, typename Panel>
 using KindOf = Kind<Panel::kSigned && !Simd::kDotsAreOne, Panel::kFolded ? 1 : Panel::kParts,
                     Panel::kMinimum, Panel::kFolded, expanded_most<Simd, Panel>()>;
-
-/// Panels beside each other: as many as make 32 outputs of 16 lanes, so that a splat of activations
-/// serves two products.
-template <typename Simd>
-inline constexpr std::size_t kBeside = Simd::kLanes == kPanelRows ? 2 : 1;
 
 /// Expanded groups of a panel, read like a panel of which only groups from `from` on are there.
 template <typename Simd, typename K>
@@ -158,29 +149,30 @@ void expand(const std::byte* bytes, std::size_t cols, std::size_t begin, std::si
 /// exactly.
 template <typename Simd, typename K>
 void project_expanded(const ProjectJob& job, const ExpandKernel& kernel, std::size_t first) {
-  constexpr std::size_t kP = kBeside<Simd>;
+  constexpr std::size_t kP = kBeside<Simd>, kMost = !K::kFolded && K::kParts == 1 && kP == 2 ? 6
+                                                    : Simd::kInt8Rows < 4 ? Simd::kInt8Rows
+                                                                          : 4;
   ExpandedPanel memory[kP];
   Expanded<Simd, K> panels[kP];
   const std::size_t groups = job.cols / kGroup;
+  const std::byte* const bytes = job.panels + first / kPanelRows * job.panel_bytes;
+  NextPanels<Simd> next(bytes + kP * job.panel_bytes, kP * job.panel_bytes,
+                        (job.rows + kMost - 1) / kMost * groups);
   for (std::size_t begin = 0; begin < groups; begin += kExpandedGroups) {
     const std::size_t end = begin + kExpandedGroups < groups ? begin + kExpandedGroups : groups;
     for (std::size_t p = 0; p < kP; ++p) {
       panels[p] = {memory + p, begin, kernel.offset};
-      // Beside a last panel stands the same once more, whose outputs are not there.
-      const std::size_t at =
-          first + p * kPanelRows < job.outputs ? first / kPanelRows + p : first / kPanelRows;
-      kernel.expand(job.panels + at * job.panel_bytes, job.cols, begin, end, memory[p]);
+      kernel.expand(bytes + p * job.panel_bytes, job.cols, begin, end, memory[p]);
     }
-    std::size_t row = 0;
-    const auto tiles = [&]<std::size_t R>() {
-      for (; row + R <= job.rows; row += R) {
-        int8_tile<Simd, Expanded<Simd, K>, R, kP>(job, panels, nullptr, row, first, begin, end);
-      }
-    };
-    if constexpr (K::kParts == 1 && !K::kFolded && kP == 2) tiles.template operator()<6>();
-    tiles.template operator()<4>();
-    tiles.template operator()<2>();
-    tiles.template operator()<1>();
+    in_tiles<kMost, kMost == 6 ? 3 : 1>(0, job.rows, [&]<std::size_t R>(std::size_t row) {
+      const TileJob part{.begin = begin,
+                         .end = end,
+                         .streamed = nullptr,
+                         .next = next.take(end - begin),
+                         .out = nullptr,
+                         .out_stride = 0};
+      int8_tile<Simd, Expanded<Simd, K>, R, kP>(job, part, panels, row, first);
+    });
   }
 }
 
@@ -190,15 +182,36 @@ inline constexpr ExpandKernel kExpand = {expand<Simd, Panel>, Panel::kOffset,
                                          Panel::kFolded ? 1 : Panel::kParts, Panel::kMinimum,
                                          Panel::kFolded};
 
+/// Rows from which on panels are expanded; 0: never. Pairs are read as they lie about as fast,
+/// where one or two instructions take a quad out; with two scales a group, one panel is not.
+template <typename Simd, typename Panel>
+constexpr std::size_t expand_from() {
+  if constexpr (kPairs<Simd, Panel>) return Panel::kExpands ? Simd::kExpandFrom : 0;
+  return kBeside<Simd> == 2 && !Panel::kFolded ? Simd::kExpandFrom / 2 : Simd::kExpandFrom;
+}
+
 template <typename Simd, typename Panel>
 void project_int8(const ProjectJob& job) {
+  constexpr std::size_t kP = kBeside<Simd>, kOutputs = kP * kPanelRows,
+                        kFrom = expand_from<Simd, Panel>();
+  const std::size_t even = (job.outputs + kPanelRows - 1) / kOutputs * kOutputs;  // has kP panels
   std::size_t first = 0;
-  if constexpr (Simd::kExpandFrom > 0) {
-    if (job.rows >= Simd::kExpandFrom) {
-      for (; first < job.outputs; first += kBeside<Simd> * kPanelRows) {
+  if (kFrom > 0 && job.rows >= kFrom) {
+    if constexpr (kFrom > 0) {
+      for (; first < even; first += kOutputs) {
         project_expanded<Simd, KindOf<Simd, Panel>>(job, kExpand<Simd, Panel>, first);
       }
-      return;
+    }
+  } else if (kPairs<Simd, Panel> && job.rows > 4) {
+    if constexpr (kPairs<Simd, Panel>) {
+      std::size_t row = 0;
+      for (std::size_t blocks = (job.rows + kRowBlock - 1) / kRowBlock; blocks > 0; --blocks) {
+        const std::size_t end = row + (job.rows - row + blocks - 1) / blocks;
+        for (first = 0; first < even; first += kOutputs) {
+          project_pair<Simd, Panel>(job, first, row, end);
+        }
+        row = end;
+      }
     }
   }
   for (; first < job.outputs; first += kPanelRows) project_packed<Simd, Panel>(job, first);

@@ -7,8 +7,7 @@
 //   even = 0; for k = 0, 2, ..: even = fma(w[k], x[k], even);  odd likewise;  out = even + odd
 //
 // Two, because one row of one panel then keeps memory busy: a single chain waits for itself at half
-// the rate that a core reads at, and panels side by side are read a fifth more slowly than one. The
-// tile's height changes no order, so it changes no bits.
+// the rate that a core reads at. The tile's height changes no order, so it changes no bits.
 #pragma once
 
 #include "backend/cpu/kernels/product.hpp"
@@ -18,32 +17,17 @@ namespace lemma::cpu {
 /// Bytes from what is read to what is asked for, where a panel comes from memory.
 inline constexpr std::size_t kFloatsAhead = 4096;
 
-template <typename Simd, std::size_t R, std::size_t V>
-void store_chains(const ProjectJob& job, const typename Simd::F (&sum)[R][2][V], std::size_t row,
-                  std::size_t first) {
-  LEMMA_UNROLL
-  for (std::size_t r = 0; r < R; ++r) {
-    LEMMA_UNROLL
-    for (std::size_t v = 0; v < V; ++v) {
-      store_columns<Simd>(job.out + (row + r) * job.out_stride,
-                          Simd::add(sum[r][0][v], sum[r][1][v]), first + v * Simd::kLanes,
-                          job.outputs);
-    }
-  }
-}
-
-/// R rows against P panels that lie beside each other; `first` is their first output.
+/// R rows against P panels that lie beside each other from output `first` on. Not inlined, for the
+/// compiler's sake (project_int8.hpp).
 template <typename Simd, std::size_t R, std::size_t P, typename Element>
-void floats_tile(const ProjectJob& job, std::size_t row, std::size_t first) {
+[[gnu::noinline]] void floats_tile(const ProjectJob& job, std::size_t row, std::size_t first) {
   using F = typename Simd::F;
   constexpr std::size_t kVectors = P * kPanelRows / Simd::kLanes;
   const float* const x = job.x + row * job.x_stride;
   const Element* panel[P];
   for (std::size_t p = 0; p < P; ++p) {
-    // Beside a last panel stands the same once more, whose outputs are not there.
-    const std::size_t output =
-        first + p * kPanelRows < job.outputs ? first + p * kPanelRows : first;
-    panel[p] = reinterpret_cast<const Element*>(job.panels + output / kPanelRows * job.panel_bytes);
+    panel[p] =
+        reinterpret_cast<const Element*>(job.panels + (first / kPanelRows + p) * job.panel_bytes);
   }
   F sum[R][2][kVectors];
   LEMMA_UNROLL
@@ -81,29 +65,55 @@ void floats_tile(const ProjectJob& job, std::size_t row, std::size_t first) {
     add.template operator()<1>(k + 1);
   }
   if (k < job.cols) add.template operator()<0>(k);
-  store_chains<Simd, R, kVectors>(job, sum, row, first);
+  constexpr std::size_t kWidth = P * kPanelRows;
+  float* const out = job.out + row * job.out_stride + first;
+  const auto store = [&](float* to, std::size_t stride) {
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      LEMMA_UNROLL
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        Simd::store(to + r * stride + v * Simd::kLanes, Simd::add(sum[r][0][v], sum[r][1][v]));
+      }
+    }
+  };
+  if (job.outputs - first >= kWidth) {
+    store(out, job.out_stride);
+  } else {
+    float edge[R * kWidth];
+    store(edge, kWidth);
+    copy_columns<Simd>(edge, kWidth, out, job.out_stride, R, job.outputs - first);
+  }
 }
 
+/// Rows from `row` on against P panels.
+template <typename Simd, typename Element, std::size_t P>
+void floats_tiles(const ProjectJob& job, std::size_t row, std::size_t end, std::size_t first) {
+  in_tiles<Simd::kFloatRows, P == 1 ? 1 : 2>(row, end, [&]<std::size_t R>(std::size_t at) {
+    floats_tile<Simd, R, P, Element>(job, at, first);
+  });
+}
+
+/// Where there are registers for it rows share two panels: more than one row reads two streams of
+/// memory faster than one, and in the cache a splat serves twice. Panels of 16 bits are read side
+/// by side by the first tile only, from memory; in the cache one is read faster.
 template <typename Simd, typename Element>
 void project_floats(const ProjectJob& job) {
-  // Four rows of 16-bit weights share two panels where there are registers for it: panel by panel
-  // they would read their activations from the second cache twice as often, and memory would wait.
-  constexpr std::size_t kTogether = Simd::kLanes == kPanelRows && sizeof(Element) == 2 ? 2 : 1;
-  for (std::size_t first = 0; first < job.outputs; first += kTogether * kPanelRows) {
-    std::size_t row = 0;
-    const auto tiles = [&]<std::size_t R, std::size_t P>() {
-      for (; row + R <= job.rows; row += R) {
-        for (std::size_t p = 0; p < kTogether && first + p * kPanelRows < job.outputs; p += P) {
-          floats_tile<Simd, R, P, Element>(job, row, first + p * kPanelRows);
+  std::size_t first = 0;
+  if constexpr (Simd::kLanes == kPanelRows) {
+    constexpr std::size_t kOutputs = 2 * kPanelRows, kMost = Simd::kFloatRows;
+    const std::size_t tiles = (job.rows + kMost - 1) / kMost;
+    const std::size_t begun = sizeof(Element) == 4 ? job.rows : (job.rows + tiles - 1) / tiles;
+    if (job.rows > 1) {
+      for (; first + kPanelRows < job.outputs; first += kOutputs) {
+        floats_tiles<Simd, Element, 2>(job, 0, begun, first);
+        for (std::size_t p = 0; p < 2 && begun < job.rows; ++p) {
+          floats_tiles<Simd, Element, 1>(job, begun, job.rows, first + p * kPanelRows);
         }
       }
-    };
-    if constexpr (Simd::kFloatRows > 4) tiles.template operator()<Simd::kFloatRows, 1>();
-    if constexpr (Simd::kFloatRows > 2) {
-      tiles.template operator()<(Simd::kFloatRows < 4 ? Simd::kFloatRows : 4), kTogether>();
     }
-    if constexpr (Simd::kFloatRows > 1) tiles.template operator()<2, 1>();
-    tiles.template operator()<1, 1>();
+  }
+  for (; first < job.outputs; first += kPanelRows) {
+    floats_tiles<Simd, Element, 1>(job, 0, job.rows, first);
   }
 }
 

@@ -31,6 +31,15 @@ inline constexpr std::size_t kQuad = 4;              ///< columns of one step: a
 inline constexpr std::size_t kVectorBytes = 64;      ///< 16 outputs x 4 columns
 inline constexpr std::size_t kPrefetchBytes = 4096;  ///< ahead of what is being read
 
+/// Panels beside each other in a tile of many rows: as many as make 32 outputs of 16 lanes, so that
+/// a splat of activations serves two products.
+template <typename Simd>
+inline constexpr std::size_t kBeside = Simd::kLanes == kPanelRows ? 2 : 1;
+
+/// 0, 1, ... as template arguments.
+template <std::size_t... I>
+struct Indices {};
+
 /// Asks for the lines that lie the prefetch distance after group `g`'s share of the panel. The
 /// shares go through the panel from its first byte to its last, scales and all: a few lines that
 /// nobody asked for cost more than all the arithmetic.
@@ -52,6 +61,31 @@ constexpr std::size_t pair_run() {
   }
   return 1;
 }
+
+/// What a tile asks for while it multiplies: in each group `step` bytes, whole lines, from `at` on.
+struct NextLines {
+  const std::byte* at = nullptr;  ///< null: nothing
+  std::size_t step = 0;
+};
+
+/// What the tiles of some panels ask for: the panels that follow, evenly, so that memory delivers
+/// all the time and not only while the first tile reads.
+template <typename Simd>
+struct NextPanels {
+  const std::byte* at;
+  const std::byte* end;
+  std::size_t step;
+
+  NextPanels(const std::byte* from, std::size_t bytes, std::size_t tile_groups)
+      : at(from), end(from + bytes), step((bytes / tile_groups + 64) / 64 * 64) {}
+  /// The part of the next tile, of `groups` groups.
+  NextLines take(std::size_t groups) {
+    if (at >= end) return {};
+    const NextLines lines{at, step};
+    at += groups * step;
+    return lines;
+  }
+};
 
 /// The rows of a tile: pointers to each row's part of a QuantizedRows. (`Simd` only makes its
 /// members local to one instruction set.)
@@ -82,6 +116,19 @@ struct Tile {
   const Panel (&panels)[P];
   const TileRows<Simd, R> rows;
   F sum[R][P][kVectors];
+
+  /// Every output of the tile; vectors of weights are the same for all rows and read once.
+  template <typename Body>
+  static void each(const Body& body) {
+    LEMMA_UNROLL
+    for (std::size_t p = 0; p < P; ++p) {
+      LEMMA_UNROLL
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        LEMMA_UNROLL
+        for (std::size_t r = 0; r < R; ++r) body(r, p, v);
+      }
+    }
+  }
 
   template <std::size_t Q>
   void add_quad(std::size_t g, I (&dots)[R][P][kVectors]) const {
@@ -284,84 +331,129 @@ struct Tile {
       }
     });
   }
-
- private:
-  /// Every output of the tile; vectors of weights are the same for all rows and read once.
-  template <typename Body>
-  static void each(const Body& body) {
-    LEMMA_UNROLL
-    for (std::size_t p = 0; p < P; ++p) {
-      LEMMA_UNROLL
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        LEMMA_UNROLL
-        for (std::size_t r = 0; r < R; ++r) body(r, p, v);
-      }
-    }
-  }
 };
 
-/// Adds groups [begin, end) to the outputs, which begin at zero with group 0. `streamed`: the
-/// panel, if it comes from memory, else null.
+/// What of a row a tile computes, and where: groups [begin, end), added to what `out` has, which
+/// begins at zero with group 0.
+struct TileJob {
+  std::size_t begin, end;
+  const std::byte* streamed;  ///< the tile's one panel, if it comes from memory; else null
+  NextLines next;
+  float* out;
+  std::size_t out_stride;
+};
+
+/// R rows against P whole panels. Not inlined: among others of its kind the compiler would keep
+/// sums in memory.
 template <typename Simd, typename Panel, std::size_t R, std::size_t P>
-void int8_tile(const ProjectJob& job, const Panel (&panels)[P], const std::byte* streamed,
-               std::size_t row, std::size_t first, std::size_t begin, std::size_t end) {
-  constexpr std::size_t kVectors = kPanelRows / Simd::kLanes;
-  Tile<Simd, Panel, R, P> tile{panels, TileRows<Simd, R>(job, row), {}};
-  float* const out = job.out + row * job.out_stride;
-  LEMMA_UNROLL
-  for (std::size_t r = 0; r < R; ++r) {
-    LEMMA_UNROLL
-    for (std::size_t p = 0; p < P; ++p) {
-      LEMMA_UNROLL
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        tile.sum[r][p][v] =
-            begin == 0 ? Simd::zero()
-                       : load_columns<Simd>(out + r * job.out_stride,
-                                            first + p * kPanelRows + v * Simd::kLanes, job.outputs);
-      }
-    }
-  }
-  if constexpr (Panel::kFolded) {
-    for (std::size_t g = begin; g < end; g += kBlockGroups) tile.add_block(streamed, g);
+[[gnu::noinline]] void whole_tile(const TileJob& job, const Panel (&panels)[P],
+                                  const TileRows<Simd, R>& rows) {
+  Tile<Simd, Panel, R, P> tile{panels, rows, {}};
+  const auto each = [&](const auto& body) {
+    tile.each([&](std::size_t r, std::size_t p, std::size_t v) {
+      body(tile.sum[r][p][v], job.out + r * job.out_stride + p * kPanelRows + v * Simd::kLanes);
+    });
+  };
+  if (job.begin == 0) {
+    each([](typename Simd::F& sum, float*) { sum = Simd::zero(); });
   } else {
-    for (std::size_t g = begin; g < end; ++g) {
-      if constexpr (Panel::kSweep > 0) {
-        if (streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(streamed, g);
+    each([](typename Simd::F& sum, const float* at) { sum = Simd::load(at); });
+  }
+  const std::byte* next = job.next.at;
+  const auto ask = [&](std::size_t bytes) {
+    if (P == 1 || next == nullptr) return;
+    for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(next + i, 0, 2);
+    next += bytes;
+  };
+  if constexpr (Panel::kFolded) {
+    for (std::size_t g = job.begin; g < job.end; g += kBlockGroups) {
+      ask(job.next.step * kBlockGroups);
+      tile.add_block(job.streamed, g);
+    }
+  } else {
+    for (std::size_t g = job.begin; g < job.end; ++g) {
+      if constexpr (Panel::kSweep > 0 && P == 1) {
+        if (job.streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(job.streamed, g);
       }
+      ask(job.next.step);
       if constexpr (Panel::kParts == 1) tile.add_group(g);
       if constexpr (Panel::kParts == 2) tile.add_halves(g);
       if constexpr (Panel::kMinimum) tile.subtract_minimum(g);
     }
   }
-  LEMMA_UNROLL
-  for (std::size_t r = 0; r < R; ++r) {
-    LEMMA_UNROLL
-    for (std::size_t p = 0; p < P; ++p) {
-      LEMMA_UNROLL
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        store_columns<Simd>(out + r * job.out_stride, tile.sum[r][p][v],
-                            first + p * kPanelRows + v * Simd::kLanes, job.outputs);
-      }
-    }
-  }
+  each([](typename Simd::F sum, float* at) { Simd::store(at, sum); });
 }
+
+/// Adds groups [job.begin, job.end) to R rows from `row` on and P panels from output `first` on, of
+/// which the last may have fewer than 16 outputs.
+template <typename Simd, typename Panel, std::size_t R, std::size_t P>
+void int8_tile(const ProjectJob& job, TileJob part, const Panel (&panels)[P], std::size_t row,
+               std::size_t first) {
+  constexpr std::size_t kWidth = P * kPanelRows;
+  const TileRows<Simd, R> rows(job, row);
+  float* const out = job.out + row * job.out_stride + first;
+  const std::size_t valid = job.outputs - first;
+  part.out = out;
+  part.out_stride = job.out_stride;
+  if (valid >= kWidth) {
+    whole_tile<Simd, Panel, R, P>(part, panels, rows);
+    return;
+  }
+  float edge[R * kWidth] = {};
+  part.out = edge;
+  part.out_stride = kWidth;
+  if (part.begin > 0) copy_columns<Simd>(out, job.out_stride, edge, kWidth, R, valid);
+  whole_tile<Simd, Panel, R, P>(part, panels, rows);
+  copy_columns<Simd>(edge, kWidth, out, job.out_stride, R, valid);
+}
+
+/// Whether few rows meet two panels at a time, where there are five of them or more: with two
+/// scales a group there are too few registers.
+template <typename Simd, typename Panel>
+inline constexpr bool kPairs = kBeside<Simd> == 2 && Panel::kParts == 1;
+
+/// The tallest tile of one panel that is read as it lies. Folded ones have twice as many sums.
+template <typename Simd, typename Panel>
+inline constexpr std::size_t kAloneRows = Simd::kInt8Rows < 8                     ? Simd::kInt8Rows
+                                          : Panel::kFolded || kPairs<Simd, Panel> ? 4
+                                                                                  : 8;
 
 /// One panel against all rows, read as it lies.
 template <typename Simd, typename Panel>
 void project_packed(const ProjectJob& job, std::size_t first) {
   const std::byte* const bytes = job.panels + first / kPanelRows * job.panel_bytes;
   const Panel panel[1] = {Panel(bytes, job.cols)};
+  in_tiles<kAloneRows<Simd, Panel>, 1>(0, job.rows, [&]<std::size_t R>(std::size_t row) {
+    const TileJob part{.begin = 0,
+                       .end = job.cols / kGroup,
+                       .streamed = row == 0 ? bytes : nullptr,
+                       .next = {},
+                       .out = nullptr,
+                       .out_stride = 0};
+    int8_tile<Simd, Panel, R, 1>(job, part, panel, row, first);
+  });
+}
+
+/// Rows that go through all panels before others do: they stay in the second cache meanwhile.
+inline constexpr std::size_t kRowBlock = 48;
+
+/// Two panels against rows [begin, end), five or more, read as they lie.
+template <typename Simd, typename Panel>
+void project_pair(const ProjectJob& job, std::size_t first, std::size_t begin, std::size_t end) {
+  const std::byte* const bytes = job.panels + first / kPanelRows * job.panel_bytes;
+  const Panel pair[2] = {Panel(bytes, job.cols), Panel(bytes + job.panel_bytes, job.cols)};
   const std::size_t groups = job.cols / kGroup;
-  std::size_t row = 0;
-  const auto tiles = [&]<std::size_t R>() {
-    for (; row + R <= job.rows; row += R) {
-      int8_tile<Simd, Panel, R, 1>(job, panel, row == 0 ? bytes : nullptr, row, first, 0, groups);
-    }
-  };
-  if constexpr (Simd::kInt8Rows >= 8) tiles.template operator()<8>();
-  if constexpr (Simd::kInt8Rows >= 4) tiles.template operator()<4>();
-  if constexpr (Simd::kInt8Rows >= 2) tiles.template operator()<2>();
-  tiles.template operator()<1>();
+  NextPanels<Simd> next(bytes + 2 * job.panel_bytes, 2 * job.panel_bytes,
+                        (end - begin + 5) / 6 * groups);
+  in_tiles<6, 3>(begin, end, [&]<std::size_t R>(std::size_t row) {
+    const TileJob part{.begin = 0,
+                       .end = groups,
+                       .streamed = nullptr,
+                       .next = begin == 0 ? next.take(groups) : NextLines{},
+                       .out = nullptr,
+                       .out_stride = 0};
+    int8_tile<Simd, Panel, R, 2>(job, part, pair, row, first);
+  });
 }
 
 }  // namespace lemma::cpu

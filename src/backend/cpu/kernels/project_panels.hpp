@@ -14,6 +14,7 @@ struct UnsignedCodes {
   static constexpr std::size_t kParts = Parts;
   static constexpr int kOffset = Offset, kMost = Most, kFoldedMost = 127;
   static constexpr bool kMinimum = Minimum, kFolded = false, kSigned = false;
+  static constexpr bool kExpands = Most > 15;  ///< whether codes are put together of two parts
   static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * Offset)); }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_unsigned(sum, w, a);
@@ -25,7 +26,7 @@ template <typename Simd, std::size_t Parts>
 struct SignedCodes {
   static constexpr std::size_t kParts = Parts;
   static constexpr int kOffset = Simd::kSignedOffset, kMost = 127, kFoldedMost = 127;
-  static constexpr bool kMinimum = false, kFolded = false, kSigned = true;
+  static constexpr bool kMinimum = false, kFolded = false, kSigned = true, kExpands = false;
   static typename Simd::I start(std::int32_t sum) { return Simd::set_int(-(sum * kOffset)); }
   static typename Simd::I dot(typename Simd::I sum, typename Simd::I w, typename Simd::I a) {
     return Simd::dot_signed(sum, w, a);

@@ -209,12 +209,14 @@ TEST_P(ProjectTest, GivesARowTheSameBitsAmongMany) {
     numbers.fill({rows.x.data(), rows.x.size()});
     quantize(rows, most * cols);
     std::vector<float> together(most * outputs), alone(outputs);
-    project(m, rows, 0, most, together);
-    for (std::size_t r = 0; r < most; r += 7) {
-      project(m, rows, r, 1, alone);
-      ASSERT_EQ(0,
-                std::memcmp(together.data() + r * outputs, alone.data(), outputs * sizeof(float)))
-          << weights::traits(format).name << ", row " << r;
+    for (const std::size_t count : {most, std::size_t{49}, std::size_t{26}}) {
+      project(m, rows, 0, count, together);
+      for (std::size_t r = 0; r < count; r += 8) {
+        project(m, rows, r, 1, alone);
+        ASSERT_EQ(0,
+                  std::memcmp(together.data() + r * outputs, alone.data(), outputs * sizeof(float)))
+            << weights::traits(format).name << ", row " << r << " of " << count;
+      }
     }
   }
 }
