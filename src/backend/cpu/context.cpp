@@ -280,8 +280,7 @@ void Context::await_before(std::span<const Phase> phases, std::size_t phase) con
 }
 
 void Context::each(std::span<const Phase> phases,
-                   base::FunctionRef<void(std::size_t, std::size_t, int)> body,
-                   base::FunctionRef<void(std::size_t, std::size_t)> expect) noexcept {
+                   base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept {
   LEMMA_CHECK(phases.size() <= kMaxPhases);
   const auto threads = static_cast<std::size_t>(pool.threads());
   std::size_t work = 0, items = 0;
@@ -308,10 +307,7 @@ void Context::each(std::span<const Phase> phases,
       std::size_t done = 0;
       for (std::size_t item = take(p, static_cast<std::size_t>(thread)); item != kNoItem;
            item = take(p, static_cast<std::size_t>(thread))) {
-        if (done == 0 && p > 0) {
-          expect(p, item);
-          await_before(phases, p);
-        }
+        if (done == 0) await_before(phases, p);
         body(p, item, thread);
         ++done;
       }

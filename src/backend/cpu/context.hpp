@@ -153,14 +153,9 @@ class Context {
   /// Calls body(phase, item, thread) for the items of all phases in one region; the items of a
   /// phase begin when all of the phase before are done. A thread takes consecutive items, so that
   /// it reads weights in the order in which they lie, and when it has none left half of another
-  /// one's. Before it waits for the phase before it calls expect(phase, item).
+  /// one's.
   void each(std::span<const Phase> phases,
-            base::FunctionRef<void(std::size_t, std::size_t, int)> body,
-            base::FunctionRef<void(std::size_t, std::size_t)> expect) noexcept;
-  void each(std::span<const Phase> phases,
-            base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept {
-    each(phases, body, [](std::size_t, std::size_t) {});
-  }
+            base::FunctionRef<void(std::size_t, std::size_t, int)> body) noexcept;
   /// Calls body(begin, end) over the step's rows; a few rows stay on the calling thread.
   void each_rows(base::FunctionRef<void(std::size_t, std::size_t)> body) noexcept;
 

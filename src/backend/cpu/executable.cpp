@@ -167,15 +167,10 @@ void CpuExecutable::run_stage(const Stage& stage) noexcept {
   const bool few = rows < Context::kFewRows, behind = stage.rows < stage.end;
   std::size_t count = own;
   if (behind && !few) phases[count++] = {(rows + grain - 1) / grain, 0};
-  context_.each(
-      {phases.data(), count},
-      [&](std::size_t phase, std::size_t item, int thread) {
-        if (phase < own) return product.run_item(context_, phase, item, thread);
-        run_rows(stage, to, item * grain, std::min(item * grain + grain, rows));
-      },
-      [&](std::size_t phase, std::size_t item) {
-        if (phase < own) product.expect_item(phase, item);
-      });
+  context_.each({phases.data(), count}, [&](std::size_t phase, std::size_t item, int thread) {
+    if (phase < own) return product.run_item(context_, phase, item, thread);
+    run_rows(stage, to, item * grain, std::min(item * grain + grain, rows));
+  });
   if (behind && few) run_rows(stage, to, 0, rows);
   product.finish(context_);
   context_.settle({});

@@ -56,12 +56,9 @@ class PhasedExecutor : public Executor {
   void run(Context& context) noexcept final {
     Phases phases;
     const std::size_t count = begin(context, phases);
-    context.each(
-        {phases.data(), count},
-        [&](std::size_t phase, std::size_t item, int thread) {
-          run_item(context, phase, item, thread);
-        },
-        [&](std::size_t phase, std::size_t item) { expect_item(phase, item); });
+    context.each({phases.data(), count}, [&](std::size_t phase, std::size_t item, int thread) {
+      run_item(context, phase, item, thread);
+    });
     finish(context);
   }
   /// Gets ready for the context's step; returns how many phases it has written, at most one less
@@ -70,9 +67,6 @@ class PhasedExecutor : public Executor {
   virtual void run_item(Context& context, std::size_t phase, std::size_t item,
                         int thread) noexcept = 0;
   virtual void finish(Context&) noexcept {}
-  /// The calling thread is going to run the item when the phases before are done: what it will read
-  /// first may be asked for.
-  virtual void expect_item(std::size_t /*phase*/, std::size_t /*item*/) noexcept {}
 
   /// Takes over row operations that follow: each works on columns of what this one makes, and is
   /// done by whoever makes the last of them. False, and nothing is taken, where it cannot.

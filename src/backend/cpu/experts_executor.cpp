@@ -97,7 +97,7 @@ class ExpertsExecutor final : public PhasedExecutor {
     const std::size_t most =
         std::min<std::size_t>(op.experts, ExpertsScratch::kFewRows * op.ids.width);
     met_ = Meetings(most * chunks(hidden_width_));
-    summed_ = Meetings((width_ + kPanelRows - 1) / kPanelRows);
+    summed_ = Meetings(chunks(width_));
     scratch_ = &context.shared<ExpertsScratch>({slice_, op.ids.width, width_, hidden_width_,
                                                 flag(wants_int8_), flag(floats),
                                                 flag(down_.wants_int8())});
@@ -127,13 +127,6 @@ class ExpertsExecutor final : public PhasedExecutor {
     widen(context, groups_->active()[item / some], item % some, scratch);
   }
 
-  void expect_item(std::size_t phase, std::size_t item) noexcept override {
-    if (!few_ || phase == 0) return;
-    if (phase == 1) return product_of(item).ask();
-    const std::size_t some = (width_ + grain_ - 1) / grain_;
-    down_.ask(groups_->active()[item / some] * width_ + item % some * grain_);
-  }
-
   void finish(Context& context) noexcept override { context.settle(op_.ids); }
 
   backend::Tensor reads_quantized() const noexcept override {
@@ -159,10 +152,9 @@ class ExpertsExecutor final : public PhasedExecutor {
     const std::size_t active = groups_->active().size();
     few_ = rows <= ExpertsScratch::kFewRows && active > 0;
     direct_ = context.rows() == 1 && !op_.weigh_inputs;
-    grain_ = few_ ? down_.grain(rows, active * width_, context.pool.threads()) : Linear::kChunk;
     phases[0] = {direct_ ? 0 : entries, entries * width_};
     phases[1] = {active * chunks(hidden_width_) * (few_ && gated_ ? 2 : 1), 2 * entries * product};
-    phases[2] = {(few_ ? active : 1) * ((width_ + grain_ - 1) / grain_), entries * product};
+    phases[2] = {(few_ ? active : 1) * chunks(width_), entries * product};
     return 3;
   }
 
@@ -246,7 +238,6 @@ class ExpertsExecutor final : public PhasedExecutor {
     std::size_t place;         ///< of the expert among the active ones
     std::size_t chunk, first;  ///< first: output of the stack
     bool is_gate;
-    void ask() const noexcept { linear->ask(first); }
   };
   PartProduct product_of(std::size_t item) const noexcept {
     const std::size_t some = chunks(hidden_width_), both = gated_ ? 2 * some : some;
@@ -256,13 +247,10 @@ class ExpertsExecutor final : public PhasedExecutor {
             groups_->active()[place] * hidden_width_ + chunk * Linear::kChunk, is_gate};
   }
 
-  /// The same, and where both products are there hidden elements. The last chunk of a matrix asks
-  /// for the next one.
+  /// The same, and where both products are there hidden elements.
   void widen_few(Context& context, std::size_t item) noexcept {
     const PartProduct own = product_of(item);
     const std::size_t some = chunks(hidden_width_), first = own.chunk * Linear::kChunk;
-    const std::size_t all = groups_->active().size() * some * (gated_ ? 2 : 1);
-    if (own.chunk + 1 == some && item + 1 < all) product_of(item + 1).ask();
     const std::size_t expert = groups_->active()[own.place];
     const std::size_t count = std::min(Linear::kChunk, hidden_width_ - first);
     float* const up = scratch_->products.data() + groups_->begin(expert) * hidden_width_ + first;
@@ -309,11 +297,10 @@ class ExpertsExecutor final : public PhasedExecutor {
 
   /// Some outputs of one expert, and where all experts' are there their sums.
   void combine_few(Context& context, std::size_t item) noexcept {
-    const std::size_t some = (width_ + grain_ - 1) / grain_, chunk = item % some;
-    const std::size_t place = item / some, first = chunk * grain_;
-    const std::size_t count = std::min(grain_, width_ - first);
+    const std::size_t some = chunks(width_), chunk = item % some;
+    const std::size_t place = item / some, first = chunk * Linear::kChunk;
+    const std::size_t count = std::min(Linear::kChunk, width_ - first);
     const std::span<const std::uint32_t> active = groups_->active();
-    if (chunk + 1 == some && place + 1 < active.size()) down_.ask(active[place + 1] * width_);
     const auto part = [&](std::size_t expert) {
       return scratch_->parts.data() + groups_->begin(expert) * width_ + first;
     };
@@ -351,11 +338,10 @@ class ExpertsExecutor final : public PhasedExecutor {
   std::size_t slice_ = 0;  ///< rows that are worked on together
   Grouping* groups_;       ///< of the running slice
   ExpertsScratch* scratch_;
-  bool few_ = false;                    ///< of the running slice: few rows
-  bool direct_ = false;                 ///< products read the step's only row where it lies
-  std::size_t grain_ = Linear::kChunk;  ///< outputs of an item of the last phase
-  Meetings met_;                        ///< of up and gate, by active expert and chunk
-  Meetings summed_;                     ///< of the active experts, by some outputs
+  bool few_ = false;       ///< of the running slice: few rows
+  bool direct_ = false;    ///< products read the step's only row where it lies
+  Meetings met_;           ///< of up and gate, by active expert and chunk
+  Meetings summed_;        ///< of the active experts, by some outputs
   QuantizedRows rounded_;  ///< the running step's rows, if a product reads them in int8
 };
 

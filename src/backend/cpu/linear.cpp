@@ -132,26 +132,6 @@ void Linear::expect(std::size_t first, std::size_t count) const noexcept {
   if (!base::seems_cached(rows)) base::prefetch(rows);
 }
 
-void Linear::ask(std::size_t first) const noexcept {
-  constexpr std::size_t kLine = 64, kAsked = 4096;
-  const std::size_t at = first / kPanelRows * weight_->panel_bytes;
-  if (at + kAsked > weight_->panels.size()) return;
-  for (std::size_t i = 0; i < kAsked; i += kLine) {
-    __builtin_prefetch(weight_->panels.data() + at + i, 0, 2);
-  }
-}
-
-std::size_t Linear::grain(std::size_t rows, std::size_t outputs, int threads) const noexcept {
-  constexpr std::size_t kFewRows = 4, kItemsPerThread = 32, kLeastBytes = std::size_t{16} << 10;
-  std::size_t grain = kChunk;
-  while (rows <= kFewRows && grain > kPanelRows &&
-         outputs / grain < kItemsPerThread * static_cast<std::size_t>(threads) &&
-         grain / 2 / kPanelRows * weight_->panel_bytes >= kLeastBytes) {
-    grain /= 2;
-  }
-  return grain;
-}
-
 void Linear::run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
                  std::size_t out_stride) const noexcept {
   run(kernels, in, chunk * kChunk, chunk_outputs(chunk), out, out_stride);

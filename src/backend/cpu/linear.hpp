@@ -72,12 +72,6 @@ class Linear {
   /// Says that the weight's rows [first, first + count) will be read soon. Of use where they stay
   /// in the file and others are not read.
   void expect(std::size_t first, std::size_t count) const noexcept;
-  /// Asks for the first packed lines of the outputs from `first` on, where a thread that reads
-  /// something else will go on: the processor does not foresee that.
-  void ask(std::size_t first) const noexcept;
-  /// Outputs that a thread takes at a time where `outputs` are shared out, a power of two times 16
-  /// of at most kChunk: fewer for a few rows, so that nobody waits long for who took the last.
-  std::size_t grain(std::size_t rows, std::size_t outputs, int threads) const noexcept;
   /// The outputs [64 chunk, ...) of every row. `out` points at the chunk's first output of row 0.
   void run(const KernelTable& kernels, const ProductInput& in, std::size_t chunk, float* out,
            std::size_t out_stride) const noexcept;

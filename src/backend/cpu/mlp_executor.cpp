@@ -66,9 +66,8 @@ class MlpExecutor final : public PhasedExecutor {
     std::size_t count = 0;
     if (rounding_.pending()) phases[count++] = rounding_.phase(context);
     few_ = context.rows() <= MlpScratch::kFewRows;
-    grain_ = down_.grain(context.rows(), down_.outputs(), context.pool.threads());
     phases[count++] = {up_.chunks() * (few_ && gated_ ? 2 : 1), 2 * up_.work(context.rows())};
-    phases[count++] = {(down_.outputs() + grain_ - 1) / grain_, down_.work(context.rows())};
+    phases[count++] = {down_.chunks(), down_.work(context.rows())};
     return count;
   }
 
@@ -80,13 +79,8 @@ class MlpExecutor final : public PhasedExecutor {
     if (phase == 1) {
       return widen(context, item, scratch_->threads[static_cast<std::size_t>(thread)].data());
     }
-    const std::size_t first = item * grain_;
-    down_.run(context.kernels, hidden_, first, std::min(grain_, down_.outputs() - first),
-              context.arena.data(op_.out) + first, op_.out.width);
-  }
-
-  void expect_item(std::size_t phase, std::size_t item) noexcept override {
-    if (phase == (rounding_.pending() ? 2 : 1)) down_.ask(item * grain_);
+    down_.run(context.kernels, hidden_, item, context.arena.data(op_.out) + item * Linear::kChunk,
+              op_.out.width);
   }
 
   backend::Tensor reads_quantized() const noexcept override { return rounding_.reads_quantized(); }
@@ -109,7 +103,6 @@ class MlpExecutor final : public PhasedExecutor {
     float* const up = scratch_->products.data();
     float* const gate = up + context.rows() * width;
     if (item < chunks) {
-      if (gated_ && chunk + 1 == chunks) gate_.ask(0);
       up_.run(context.kernels, in_, chunk, up + first, width);
     } else {
       gate_.run(context.kernels, in_, chunk, gate + first, width);
@@ -158,8 +151,7 @@ class MlpExecutor final : public PhasedExecutor {
   MlpScratch* scratch_;
   ProductInput in_, hidden_;  ///< of the running step
   bool few_ = false;
-  std::size_t grain_ = Linear::kChunk;  ///< of the down projection
-  Meetings made_;                       ///< of up and gate, by chunk
+  Meetings made_;  ///< of up and gate, by chunk
 };
 
 }  // namespace

@@ -33,7 +33,6 @@ class ProjectExecutor final : public PhasedExecutor {
           Linear(context, output.weight, output.bias, op.clamp);
       LEMMA_CHECK(linear.outputs() == output.out.width && linear.cols() == op.in.width);
       parts_[i].out = output.out;
-      outputs_ += linear.outputs();
       work_ += linear.work(1);
     }
   }
@@ -43,10 +42,7 @@ class ProjectExecutor final : public PhasedExecutor {
     std::size_t count = 0;
     if (rounding_.pending()) phases[count++] = rounding_.phase(context);
     std::size_t items = 0;
-    for (Part& part : parts_) {
-      part.grain = part.linear.grain(context.rows(), outputs_, context.pool.threads());
-      items += part.items();
-    }
+    for (const Part& part : parts_) items += part.linear.chunks();
     phases[count++] = {items, context.rows() * work_};
     return count;
   }
@@ -55,11 +51,10 @@ class ProjectExecutor final : public PhasedExecutor {
     if (phase == 0 && rounding_.pending()) return rounding_.run_item(context, item);
     // The last output first: what follows the small ones is then not left to the end.
     std::size_t i = parts_.size() - 1;
-    for (; item >= parts_[i].items(); --i) item -= parts_[i].items();
+    for (; item >= parts_[i].linear.chunks(); --i) item -= parts_[i].linear.chunks();
     const Part& part = parts_[i];
-    const std::size_t first = item * part.grain;
-    const std::size_t count = std::min(part.grain, part.linear.outputs() - first);
-    part.linear.run(context.kernels, in_, first, count, context.arena.data(part.out) + first,
+    const std::size_t first = item * Linear::kChunk, count = part.linear.chunk_outputs(item);
+    part.linear.run(context.kernels, in_, item, context.arena.data(part.out) + first,
                     part.out.width);
     if (!part.followers.empty()) finish_columns(context, part, first, count);
   }
@@ -111,9 +106,6 @@ class ProjectExecutor final : public PhasedExecutor {
     std::vector<RowExecutor*> followers;
     std::size_t group = Linear::kChunk;  ///< neighbouring outputs that hold whole heads
     std::size_t first_group = 0;         ///< among those of all parts
-    std::size_t grain = Linear::kChunk;  ///< outputs of an item of the running step
-
-    std::size_t items() const noexcept { return (linear.outputs() + grain - 1) / grain; }
   };
 
   static bool reads_rounded(const backend::Project& op, const Context& context) {
@@ -140,9 +132,8 @@ class ProjectExecutor final : public PhasedExecutor {
 
   std::vector<Part> parts_;
   Rounding rounding_;
-  ProductInput in_;  ///< of the running step
-  Meetings made_;    ///< outputs, by group
-  std::size_t outputs_ = 0;
+  ProductInput in_;       ///< of the running step
+  Meetings made_;         ///< outputs, by group
   std::size_t work_ = 0;  ///< multiply-adds of a row
 };
 
