@@ -28,7 +28,7 @@ using backend::WeightUse;
 using weights::Format;
 
 /// Outputs that fill neither a panel nor a chunk, from two rows of blocks.
-Case project_case(Format format) {
+Case mapped_case(Format format) {
   const std::uint32_t cols =
       std::max<std::uint32_t>(2 * weights::traits(format).block_elements, 96);
   CaseBuilder b("project " + std::string(weights::traits(format).name), 3);
@@ -55,7 +55,7 @@ void expect_the_same_bits(const Case& c, const Schedule& schedule, base::Isa isa
 
 TEST(MappedWeights, GiveTheBitsOfPackedOnesInEveryFormat) {
   for (const Format format : weights::kFormats) {
-    const Case c = project_case(format);
+    const Case c = mapped_case(format);
     for (const base::Isa isa : base::tested_isas()) {
       expect_the_same_bits(c, one_prefill(50), isa);
       expect_the_same_bits(c, chunks(20, {1, 9}), isa);
@@ -80,14 +80,14 @@ TEST(MappedWeights, GiveAWholeDecoderTheBitsOfPackedOnes) {
 TEST(MappedWeights, TakeNoMemoryAndAreSaidToBeMapped) {
   const auto backend = make_backend({.threads = 1, .repack = false});
   const Outcome outcome =
-      run_case(*backend, project_case(Format::kQ4_K), {.schedule = one_prefill(1)});
+      run_case(*backend, mapped_case(Format::kQ4_K), {.schedule = one_prefill(1)});
   EXPECT_EQ(backend->weight_bytes(), 83 * sizeof(float));  // the bias
   EXPECT_NE(outcome.placements.back().implementation.find("q4_k mapped x int8"), std::string::npos)
       << outcome.placements.back().implementation;
 }
 
 TEST(MappedWeights, AreThoseThatAreNamed) {
-  Case c = project_case(Format::kQ8_0);
+  Case c = mapped_case(Format::kQ8_0);
   c.weights[1].matrix.name = "stays";
   for (const char* name : {"stays", "other"}) {
     const auto backend = make_backend({.threads = 1, .mapped = {name}});
