@@ -18,7 +18,7 @@ namespace lemma::cpu {
 inline constexpr std::size_t kFloatsAhead = 4096;
 
 /// R rows against P panels that lie beside each other from output `first` on. Not inlined, for the
-/// compiler's sake (project_int8.hpp).
+/// compiler's sake (int8_tile.hpp).
 template <typename Simd, std::size_t R, std::size_t P, typename Element>
 [[gnu::noinline]] void floats_tile(const ProjectJob& job, std::size_t row, std::size_t first) {
   using F = typename Simd::F;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of the packed panels of Q2_K and Q3_K, whose scales are whole numbers that hold for 16
-// columns (project_int8.hpp says what is added in which order).
+// columns (int8_tile.hpp says what is added in which order).
 //
 // Four groups of 32 columns, a *four*, share vectors: bits at one place of four vectors are the
 // codes of the same 16 columns. So codes are multiplied where they lie, by a mask alone, and a dot

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of the packed panels of the formats beyond project_int8.hpp's own, for its tile. Codes of
-// 16 outputs x 4 columns are 64 bytes; a group of 32 columns has eight such quads, of which several
-// share the bits of a byte:
+// Readers of the packed panels of the formats beyond project_panels.hpp's, for the tile of
+// int8_tile.hpp. Codes of 16 outputs x 4 columns are 64 bytes; a group of 32 columns has eight such
+// quads, of which several share the bits of a byte:
 //
 //   pairs     [2][16][4] bytes: bits 2 q, 2 q + 1 of vector h hold quad 4 h + q
 //   bits      [16][4] bytes: bit q holds quad q

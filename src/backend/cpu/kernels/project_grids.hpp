@@ -269,7 +269,7 @@ struct PanelSteps : SignedCodes<Simd, Parts> {
 };
 
 /// One row: groups beside each other and their halves are chains of their own, so that none waits
-/// for another. The sums are those of project_int8.hpp.
+/// for another. The sums are those of int8_tile.hpp.
 template <typename Simd, typename Panel>
 struct OneRow {
   using F = typename Simd::F;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of the packed panels of Q8_0, Q4_0, Q5_0 and Q6_K, which the packing of packing.cpp
-// writes, for the tile of project_int8.hpp. A reader gives the codes of 16 outputs x 4 columns
+// writes, for the tile of int8_tile.hpp. A reader gives the codes of 16 outputs x 4 columns
 // (`quad`), scales and minimums; `kSweep` is how many bytes of the panel belong to 32 columns.
 #pragma once
 
-#include "backend/cpu/kernels/project_int8.hpp"
+#include "backend/cpu/kernels/int8_tile.hpp"
 
 namespace lemma::cpu {
 
