@@ -85,7 +85,8 @@ std::vector<float> hidden_states(std::unique_ptr<runtime::LoadedModel> model,
 std::unique_ptr<runtime::LoadedModel> open(const std::string& name, BackendKind backend) {
   auto checkpoint = weights::open_checkpoint(kData / name);
   model::Plan plan = model::make_plan(*checkpoint, {});
-  const RunOptions options{.backend = backend};
+  // Weights are BF16, whose products may round what they read unless asked not to.
+  const RunOptions options{.backend = backend, .numerics = NumericsMode::kStrict};
   return runtime::LoadedModel::assemble(std::move(checkpoint), std::move(plan),
                                         load_options(options));
 }

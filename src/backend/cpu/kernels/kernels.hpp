@@ -274,7 +274,7 @@ extern const KernelTable kAvx2Kernels;           ///< x86-64 builds
 extern const Int8Kernels kAvxVnniKernels;        ///< beside kAvx2Kernels
 extern const Int8Kernels kEvexVnniKernels;       ///< the same, in tests
 extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
-extern const KernelTable kAvx512VbmiGrids;       ///< of it, what VBMI does faster
+extern const KernelTable kAvx512VbmiKernels;     ///< of it, what VBMI does faster
 extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
 extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels
 extern const KernelTable kNeonKernels;           ///< AArch64 builds

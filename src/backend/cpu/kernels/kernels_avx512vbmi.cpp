@@ -112,6 +112,6 @@ constexpr KernelTable grids() {
 }  // namespace avx512vbmi
 }  // namespace
 
-constinit const KernelTable kAvx512VbmiGrids = avx512vbmi::grids();
+constinit const KernelTable kAvx512VbmiKernels = avx512vbmi::grids();
 
 }  // namespace lemma::cpu

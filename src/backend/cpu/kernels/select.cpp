@@ -16,10 +16,10 @@ const KernelTable& avx512() noexcept {
     KernelTable all = kAvx512Kernels;
     if (!base::cpu_features().avx512vbmi) return all;
     for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
-      const auto& faster = kAvx512VbmiGrids.project[kernel];
+      const auto& faster = kAvx512VbmiKernels.project[kernel];
       if (faster[0] == nullptr) continue;
       std::copy(std::begin(faster), std::end(faster), all.project[kernel]);
-      all.expand[kernel] = kAvx512VbmiGrids.expand[kernel];
+      all.expand[kernel] = kAvx512VbmiKernels.expand[kernel];
     }
     return all;
   }();
