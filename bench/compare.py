@@ -155,22 +155,27 @@ def rows_of(shape, preset, results):
         yield "| " + " | ".join(cells) + " |"
 
 
+def processor():
+    """What the processor calls itself."""
+    return next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
+                 if line.startswith("model name")), "unknown processor")
+
+
 def table(options, rows):
     head = ["model", "engine", "prefill", "best", "ratio", "decode", "best", "ratio", "peak MiB",
             "stolen %", "others %"]
-    machine = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
-                    if line.startswith("model name")), "unknown processor")
     second = "second of processor time" if options.busy else "second"
-    lines = [f"{datetime.date.today().isoformat()}, {machine}, {options.threads} thread(s): tokens per "
-             f"{second} of {options.prompt} entered and, by themselves, {options.generate} generated tokens, medians "
-             f"of {options.rounds} round(s). Ratios are to the best peer's median.", "",
+    lines = [f"{datetime.date.today().isoformat()}, {processor()}, {options.threads} thread(s): tokens per "
+             f"{second} of {options.prompt} entered and, by themselves, {options.generate} generated "
+             f"tokens, medians of {options.rounds} round(s). Ratios are to the best peer's median.", "",
              "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + rows) + "\n"
 
 
-def write_table(path, text):
+def write_table(path, text, marks=(BEGIN, END)):
+    """Puts the text between the two marks of a page."""
     page = pathlib.Path(path).read_text()
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    begin, end = page.index(marks[0]) + len(marks[0]), page.index(marks[1])
     pathlib.Path(path).write_text(page[:begin] + "\n" + text + page[end:])
 
 
