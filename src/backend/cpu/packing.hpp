@@ -6,10 +6,11 @@
 //
 //   F32, F16, BF16                 [K][16] elements
 //   Q8_0, Q4_0, Q4_K, Q6_K, Q5_0   drawn at their readers in kernels/project_panels.hpp
-//   the others                     drawn at their readers in kernels/project_formats.hpp
+//   IQ2_XXS, IQ3_XXS, IQ3_S        kernels/project_points.hpp
+//   IQ1, IQ2_XS, IQ2_S, TQ         kernels/project_grids.hpp
+//   the others                     kernels/project_formats.hpp
 //
-// Grid points and table entries are looked up here, once: all the IQ formats and the 4-bit floats
-// have at most 16 different values, so they become nibbles into a table.
+// Grid points of IQ1, IQ2_XS and IQ2_S are looked up here, once: a code is then a level, of three.
 //
 // Pure functions; different panels may be packed by different threads.
 #pragma once

@@ -104,28 +104,35 @@ struct IQ1_SStrip : BlockStrip<weights::BlockIQ1_S> {
   }
 };
 
+/// Four numbers of three bits as nibbles, and the top bits of four nibbles as a nibble.
+constexpr std::uint32_t threes_apart(std::uint32_t x) noexcept {
+  return (x & 7u) | (x & 0x38u) << 1 | (x & 0x1c0u) << 2 | (x & 0xe00u) << 3;
+}
+constexpr std::uint32_t top_bits(std::uint32_t nibbles) noexcept {
+  std::uint32_t x = nibbles >> 3 & 0x1111u;
+  x = (x | x >> 3) & 0x0303u;
+  return (x | x >> 6) & 15u;
+}
+
 struct IQ1_MStrip : BlockStrip<weights::BlockIQ1_M> {
   static constexpr Unit kUnit{.first = 1, .words = 2 + 1 + 16};
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     const auto& points = iq1_points();
-    std::uint32_t d = 0;
-    to.words[0] = to.words[1] = to.words[2] = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      const std::uint32_t word = at(block).scales[j];
-      d |= word >> 12 << (4 * j);
-      for (std::size_t k = 0; k < 4; ++k) {
-        to.words[j / 2] |= (word >> (3 * k) & 7) << (j % 2 * 16 + k * 4);
-      }
-    }
+    const auto& scales = at(block).scales;
+    std::uint32_t d = 0, shifts = 0;
+    for (std::size_t j = 0; j < 4; ++j) d |= std::uint32_t{scales[j]} >> 12 << (4 * j);
     store(to.first, base::f16_to_f32(static_cast<std::uint16_t>(d)) * 0.125f);
+    to.words[0] = threes_apart(scales[0]) | threes_apart(scales[1]) << 16;
+    to.words[1] = threes_apart(scales[2]) | threes_apart(scales[3]) << 16;
     for (std::size_t j = 0; j < 8; ++j) {
       const std::uint8_t* const low = at(block).qs + j * 4;
       const std::uint32_t high = load<std::uint16_t>(at(block).qh + j * 2);
-      for (std::size_t k = 0; k < 4; ++k) to.words[2] |= (high >> (4 * k + 3) & 1) << (4 * j + k);
+      shifts |= top_bits(high) << (4 * j);
       put_pairs_of_points(points[low[0] | (high & 7) << 8], points[low[1] | (high >> 4 & 7) << 8],
                           points[low[2] | (high >> 8 & 7) << 8],
                           points[low[3] | (high >> 12 & 7) << 8], to.words + 3 + j * 2);
     }
+    to.words[2] = shifts;
   }
 };
 

@@ -180,15 +180,12 @@ struct ConvolveJob {
   float* out = nullptr;
 };
 
-struct Bf16Attention;  ///< attention_bf16.hpp
-
 struct KernelTable {
   const char* name;
 
   void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
   ExpandKernel expand[kWeightKernels];  ///< of quantized formats
   bool rounds_to_bf16[kWeightKernels];  ///< entered rows, for these weights
-  const Bf16Attention* attention;       ///< of entered rows; null: as for generated ones
   void (*product)(const ProductJob& job);
   void (*product16[kFormats16])(const ProductJob& job);
   /// Rounds `n` (a multiple of 32) elements to the int8 form, and to bf16 as well if `bf16_rows`.
@@ -260,7 +257,6 @@ struct EnteredKernels {
   void (*project[kWeightKernels])(const ProjectJob& job);
   /// Not null: rounds rows for these kernels too, once for all products that read them.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out) = nullptr;
-  const Bf16Attention* attention = nullptr;
 };
 
 /// The same products with quantized weights by other instructions: the same bits. Null: as below.

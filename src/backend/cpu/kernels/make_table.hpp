@@ -90,7 +90,6 @@ constexpr KernelTable make_table(const char* name) {
       .project = {},
       .expand = {},
       .rounds_to_bf16 = {},
-      .attention = nullptr,
       .product = product<Simd>,
       .product16 = {product_16<Simd, F16>, product_16<Simd, BF16>},
       .quantize = quantize<Simd>,

@@ -45,7 +45,6 @@ KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered
     table.project[kernel][0] = entered.project[kernel];
     table.rounds_to_bf16[kernel] = true;
   }
-  table.attention = entered.attention;
   table.bf16_rows = entered.quantize != nullptr;
   if (table.bf16_rows) table.quantize = entered.quantize;
   return table;
