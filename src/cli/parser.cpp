@@ -9,6 +9,7 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <system_error>
 
 namespace lemma::cli {
@@ -25,17 +26,22 @@ void refuse(const std::string& message) {
   throw CLI::RuntimeError(message, 2);
 }
 
+/// The whole of `text` as a number from `low` to `high`.
 template <typename T>
-T parse_number(std::string_view name, std::string_view text, T low, T high) {
+std::optional<T> number_in(std::string_view text, T low, T high) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || !(low <= value && value <= high)) {
-    if (high == std::numeric_limits<T>::max())
-      refuse(fmt::format("{}: expected a number of at least {}, found '{}'", name, low, text));
-    refuse(fmt::format("{}: expected a number from {} to {}, found '{}'", name, low, high, text));
-  }
+  if (!whole || !(low <= value && value <= high)) return std::nullopt;
   return value;
+}
+
+template <typename T>
+T parse_number(std::string_view name, std::string_view text, T low, T high) {
+  if (const auto value = number_in(text, low, high)) return *value;
+  if (high == std::numeric_limits<T>::max())
+    refuse(fmt::format("{}: expected a number of at least {}, found '{}'", name, low, text));
+  refuse(fmt::format("{}: expected a number from {} to {}, found '{}'", name, low, high, text));
 }
 
 template float parse_number(std::string_view, std::string_view, float, float);
@@ -57,16 +63,13 @@ std::uint64_t parse_bytes(std::string_view name, std::string_view text) {
     number.remove_suffix(unit.size());
     shift = bits;
   }
-  std::uint64_t value = 0;
-  const char* const begin = number.data();
-  const auto [end, error] = std::from_chars(begin, begin + number.size(), value);
-  const bool whole = error == std::errc() && end == begin + number.size();
-  if (!whole || value < 1 || value > kMost >> shift)
+  const auto value = number_in<std::uint64_t>(number, 1, kMost >> shift);
+  if (!value)
     refuse(
         fmt::format("{}: expected bytes, or a whole number with KiB, MiB, GiB or TiB, more than "
                     "none and at most 1048576 TiB, found '{}'",
                     name, text));
-  return value << shift;
+  return *value << shift;
 }
 
 std::vector<std::uint32_t> parse_numbers(std::string_view name, std::string_view list,

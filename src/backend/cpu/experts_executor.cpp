@@ -19,8 +19,6 @@ namespace {
 /// Shape: rows, chosen, D, F, and 1 for each form that is needed: int8 inputs, f32 inputs, int8
 /// hidden rows.
 struct ExpertsScratch {
-  static constexpr std::size_t kFewRows = 4;
-
   ExpertsScratch(const Context& context, std::span<const std::size_t> all) {
     const std::size_t entries = all[0] * all[1];
     const std::span<const std::size_t> shape = all.subspan(1);
@@ -33,7 +31,7 @@ struct ExpertsScratch {
     }
     threads.resize(static_cast<std::size_t>(context.pool.threads()));
     for (auto& scratch : threads) scratch.resize(2 * all[0] * Linear::kChunk);
-    const std::size_t few = std::min(all[0], kFewRows) * all[1];
+    const std::size_t few = std::min(all[0], Linear::kFewRows) * all[1];
     products.resize(2 * few * shape[2]);
     parts.resize(few * shape[1]);
   }
@@ -94,8 +92,7 @@ class ExpertsExecutor final : public PhasedExecutor {
     slice_ = rows_together(context.max_rows, op.ids.width * bytes);
     groups_ = &context.shared<Grouping>({slice_, op.ids.width, op.experts});
     const auto flag = [](bool set) { return std::size_t{set ? 1u : 0u}; };
-    const std::size_t most =
-        std::min<std::size_t>(op.experts, ExpertsScratch::kFewRows * op.ids.width);
+    const std::size_t most = std::min<std::size_t>(op.experts, Linear::kFewRows * op.ids.width);
     met_ = Meetings(most * chunks(hidden_width_));
     summed_ = Meetings(chunks(width_));
     scratch_ = &context.shared<ExpertsScratch>({slice_, op.ids.width, width_, hidden_width_,
@@ -150,7 +147,7 @@ class ExpertsExecutor final : public PhasedExecutor {
     expect_weights();
     const std::size_t entries = groups_->entries(), product = hidden_width_ * width_;
     const std::size_t active = groups_->active().size();
-    few_ = rows <= ExpertsScratch::kFewRows && active > 0;
+    few_ = rows <= Linear::kFewRows && active > 0;
     direct_ = context.rows() == 1 && !op_.weigh_inputs;
     phases[0] = {direct_ ? 0 : entries, entries * width_};
     phases[1] = {active * chunks(hidden_width_) * (few_ && gated_ ? 2 : 1), 2 * entries * product};

@@ -52,6 +52,8 @@ class Linear {
   /// Outputs of one chunk: what a thread takes at a time. Four panels, so that a kernel may read
   /// four streams side by side; a multiple of 32, so that a chunk of a hidden row is whole groups.
   static constexpr std::size_t kChunk = 4 * kPanelRows;
+  /// Up to so many rows memory decides, and threads read whole matrices in order.
+  static constexpr std::size_t kFewRows = 4;
 
   Linear() = default;
   Linear(const Context& context, backend::WeightId weight, backend::WeightId bias,

@@ -15,12 +15,11 @@ namespace {
 
 /// Memory of an MLP, shared by the layers. Shape: hidden width, and 1 if hidden rows are int8.
 struct MlpScratch {
-  static constexpr std::size_t kFewRows = 4;
   MlpScratch(const Context& context, std::span<const std::size_t> shape) {
     const std::size_t rows = context.max_rows;
     threads.resize(static_cast<std::size_t>(context.pool.threads()));
     for (auto& scratch : threads) scratch.resize(2 * rows * Linear::kChunk);
-    products.resize(2 * std::min(rows, kFewRows) * shape[0]);
+    products.resize(2 * std::min(rows, Linear::kFewRows) * shape[0]);
     if (shape[1] != 0) {
       quantized = QuantizedBuffer(context.kernels, rows, shape[0]);
     } else {
@@ -65,7 +64,7 @@ class MlpExecutor final : public PhasedExecutor {
     if (down_.wants_int8()) hidden_.quantized = scratch_->quantized.rows(down_.cols());
     std::size_t count = 0;
     if (rounding_.pending()) phases[count++] = rounding_.phase(context);
-    few_ = context.rows() <= MlpScratch::kFewRows;
+    few_ = context.rows() <= Linear::kFewRows;
     phases[count++] = {up_.chunks() * (few_ && gated_ ? 2 : 1), 2 * up_.work(context.rows())};
     phases[count++] = {down_.chunks(), down_.work(context.rows())};
     return count;

@@ -1,55 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the formats with a grid for AVX-512 with VBMI, which looks bytes up among 64 or 128.
 // They take the place of the same kernels of AVX-512, and give the same bits.
-#include <immintrin.h>
-
 #include "backend/cpu/kernels/make_table.hpp"
+#include "backend/cpu/kernels/simd_avx512.hpp"
 
 namespace lemma::cpu {
 namespace {
 namespace avx512vbmi {
 
-/// The members that these kernels need are those of kernels_avx512.cpp.
-struct Simd {
-  static constexpr std::size_t kLanes = 16;
-  static constexpr std::size_t kInt8Rows = 8;
+struct Simd : avx512::Simd {
   static constexpr std::size_t kExpandFrom = 48;
-  using F = __m512;
-  using I = __m512i;
-
-  static F zero() { return _mm512_setzero_ps(); }
-  static F set(float x) { return _mm512_set1_ps(x); }
-  static F load(const float* x) { return _mm512_loadu_ps(x); }
-  static void store(float* out, F x) { _mm512_storeu_ps(out, x); }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
-  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
-  static F load_f16(const std::byte* at) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  }
-  static F load_f32(const std::byte* at) { return _mm512_loadu_ps(at); }
-
-  static I set_int(std::int32_t x) { return _mm512_set1_epi32(x); }
-  static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
-  static I splat4(const std::int8_t* a) {
-    std::int32_t four;
-    __builtin_memcpy(&four, a, 4);
-    return _mm512_set1_epi32(four);
-  }
-  static I codes(const std::byte* at) { return _mm512_loadu_si512(at); }
-  static void store_codes(std::byte* to, I x) { _mm512_storeu_si512(to, x); }
-  template <int Count, int From, int To = 0>
-  static I bits(I x) {
-    const I mask = _mm512_set1_epi8(static_cast<char>(((1 << Count) - 1) << To));
-    if constexpr (From > To) x = _mm512_srli_epi16(x, From - To);
-    if constexpr (From < To) x = _mm512_slli_epi16(x, To - From);
-    return _mm512_and_si512(x, mask);
-  }
-  static constexpr int kSignedOffset = 128;
-  static constexpr bool kDotsAreOne = true;
-  static I dot_unsigned(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
-  static I dot_signed(I sum, I w, I a) { return _mm512_dpbusd_epi32(sum, w, a); }
 
   /// 64 signed values, prepared for dot_signed by lookup64; an index is six bits of a byte.
   using Table64 = __m512i;

@@ -56,6 +56,22 @@ std::vector<Tested> tested_tables() {
   return tables;
 }
 
+/// Rows [0, count) of `rows` with all of `m`, into `out` [count, outputs].
+ProjectJob job_of(TestMatrix& m, TestRows& rows, std::size_t count, std::span<float> out) {
+  ProjectJob job;
+  job.panels = m.panels.data();
+  job.panel_bytes = m.panel;
+  job.outputs = m.matrix.rows;
+  job.cols = m.matrix.cols;
+  job.rows = count;
+  job.x = rows.x.data();
+  job.x_stride = m.matrix.cols;
+  job.quantized = rows.quantized();
+  job.out = out.data();
+  job.out_stride = m.matrix.rows;
+  return job;
+}
+
 class ProjectTest : public ::testing::TestWithParam<Tested> {
  protected:
   const KernelTable& table() const { return *GetParam().table; }
@@ -69,20 +85,12 @@ class ProjectTest : public ::testing::TestWithParam<Tested> {
   void project(TestMatrix& m, TestRows& rows, std::size_t first, std::size_t count,
                std::span<float> out, std::size_t token_class = 0) {
     const std::size_t cols = m.matrix.cols, groups = first * (cols / kGroup);
-    ProjectJob job;
-    job.panels = m.panels.data();
-    job.panel_bytes = m.panel;
-    job.outputs = m.matrix.rows;
-    job.cols = cols;
-    job.rows = count;
-    job.x = rows.x.data() + first * cols;
-    job.x_stride = cols;
+    ProjectJob job = job_of(m, rows, count, out);
+    job.x += first * cols;
     job.quantized = {
         rows.codes.data() + first * cols, rows.scales.data() + groups,
         rows.scaled_sums.data() + groups, rows.sums.data() + groups * 3,
         table().bf16_rows && cols % kGroup == 0 ? rows.bf16.data() + first * cols : nullptr};
-    job.out = out.data();
-    job.out_stride = m.matrix.rows;
     table().project[static_cast<std::size_t>(kernel_of(m.matrix.format))][token_class](job);
   }
 
@@ -232,16 +240,8 @@ TEST_P(ProjectTest, GivesTheSameBitsFromRowsThatWereRoundedBefore) {
     quantize(rows, count * cols);
     std::vector<float> before(count * outputs), here(count * outputs);
     project(m, rows, 0, count, before);
-    ProjectJob job;
-    job.panels = m.panels.data();
-    job.panel_bytes = m.panel;
-    job.outputs = outputs;
-    job.cols = cols;
-    job.rows = count;
-    job.x = rows.x.data();
-    job.x_stride = cols;
-    job.out = here.data();
-    job.out_stride = outputs;
+    ProjectJob job = job_of(m, rows, count, here);
+    job.quantized = {};
     table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
     EXPECT_EQ(before, here) << weights::traits(format).name;
   }
@@ -264,16 +264,7 @@ TEST_P(ProjectTest, GivesTheBitsOfAvx2OnEveryLevelOfX86) {
     for (const std::size_t some : {std::size_t{1}, std::size_t{7}, count}) {
       std::vector<float> got(some * outputs), want(some * outputs);
       project(m, rows, 0, some, got, 1);
-      ProjectJob job;
-      job.panels = m.panels.data();
-      job.panel_bytes = m.panel;
-      job.outputs = outputs;
-      job.cols = cols;
-      job.rows = some;
-      job.quantized = rows.quantized();
-      job.out = want.data();
-      job.out_stride = outputs;
-      kAvx2Kernels.project[kernel][1](job);
+      kAvx2Kernels.project[kernel][1](job_of(m, rows, some, want));
       ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(float)))
           << weights::traits(format).name << ", " << some << " rows";
     }
@@ -296,16 +287,7 @@ TEST(Vbmi, GivesTheBitsOfAvx512WithoutIt) {
       std::vector<float> out[2];
       for (const bool vbmi : {false, true}) {
         out[vbmi].resize(count * outputs);
-        ProjectJob job;
-        job.panels = m.panels.data();
-        job.panel_bytes = m.panel;
-        job.outputs = outputs;
-        job.cols = cols;
-        job.rows = count;
-        job.quantized = rows.quantized();
-        job.out = out[vbmi].data();
-        job.out_stride = outputs;
-        (vbmi ? with : kAvx512Kernels).project[at][1](job);
+        (vbmi ? with : kAvx512Kernels).project[at][1](job_of(m, rows, count, out[vbmi]));
       }
       ASSERT_EQ(out[0], out[1]) << weights::traits(format).name << ", " << count << " rows";
     }
@@ -358,17 +340,10 @@ TEST_P(ProjectTest, GivesAnOutputTheSameBitsInAnyRangeOfPanels) {
     std::vector<float> whole(count * outputs), part(count * outputs);
     project(m, rows, 0, count, whole);
     for (std::size_t first = 0; first < outputs; first += kPanelRows) {
-      ProjectJob job;
-      job.panels = m.panels.data() + first / kPanelRows * m.panel;
-      job.panel_bytes = m.panel;
+      ProjectJob job = job_of(m, rows, count, part);
+      job.panels += first / kPanelRows * m.panel;
       job.outputs = kPanelRows;
-      job.cols = cols;
-      job.rows = count;
-      job.x = rows.x.data();
-      job.x_stride = cols;
-      job.quantized = rows.quantized();
-      job.out = part.data() + first;
-      job.out_stride = outputs;
+      job.out += first;
       table().project[static_cast<std::size_t>(kernel_of(format))][0](job);
     }
     ASSERT_EQ(whole, part) << weights::traits(format).name;

@@ -10,7 +10,7 @@ namespace lemma::cpu {
 namespace {
 namespace avx2 {
 
-/// Like AVX-512 (kernels_avx512.cpp), it multiplies unsigned by signed bytes.
+/// Like AVX-512 (simd_avx512.hpp), it multiplies unsigned by signed bytes.
 template <typename Unit>
 struct VnniSimd : Simd {
   static I signed_codes(const std::byte* at) { return as_signed(codes(at)); }
