@@ -5,7 +5,7 @@
 #include <array>
 
 #include "backend/cpu/packing_grids.hpp"
-#include "backend/cpu/packing_strips.hpp"
+#include "backend/cpu/packing_tables.hpp"
 #include "base/check.hpp"
 
 namespace lemma::cpu {
