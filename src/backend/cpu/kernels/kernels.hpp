@@ -180,6 +180,8 @@ struct ConvolveJob {
   float* out = nullptr;
 };
 
+struct WholeAttention;  // attention_whole.hpp
+
 struct KernelTable {
   const char* name;
 
@@ -199,6 +201,7 @@ struct KernelTable {
   void (*transpose)(const float* rows, std::size_t stride, std::size_t width, float* out);
   void (*transpose16[kFormats16])(const std::byte* rows, std::size_t stride, std::size_t width,
                                   const Ahead& ahead, float* out);
+  const WholeAttention* whole_attention;  ///< of entered rows; null: in f32 like generated ones
   /// out = out * a + part * b
   void (*merge)(float* out, float a, const float* part, float b, std::size_t n);
   void (*softcap)(float* x, std::size_t n, float cap);  ///< cap * tanh(x / cap)

@@ -97,6 +97,7 @@ constexpr KernelTable make_table(const char* name) {
       .soften = soften<Simd>,
       .transpose = transpose<Simd>,
       .transpose16 = {transpose_16<Simd, F16>, transpose_16<Simd, BF16>},
+      .whole_attention = nullptr,
       .merge = merge<Simd>,
       .softcap = softcap<Simd>,
       .sum = sum<Simd>,

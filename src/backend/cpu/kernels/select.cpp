@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "backend/cpu/kernels/attention_whole.hpp"
 #include "base/check.hpp"
 
 namespace lemma::cpu {
@@ -14,6 +15,7 @@ namespace {
 const KernelTable& avx512() noexcept {
   static const KernelTable table = [] {
     KernelTable all = kAvx512Kernels;
+    all.whole_attention = &kAvx512WholeAttention;
     if (!base::cpu_features().avx512vbmi) return all;
     for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
       const auto& faster = kAvx512VbmiKernels.project[kernel];
@@ -98,9 +100,18 @@ const KernelTable& kernels(base::Isa isa) noexcept {
 }
 
 const KernelTable& strict_kernels(base::Isa isa) noexcept {
-  const bool adds =
-      isa == base::Isa::kAvx512Mixed || isa == base::Isa::kAvx512Bf16 || isa == base::Isa::kAmx;
-  return kernels(adds ? base::Isa::kAvx512 : isa);
+  const KernelTable& all = kernels(isa);
+  if (all.whole_attention == nullptr) return all;
+#if defined(__x86_64__)
+  static const KernelTable table = [] {
+    KernelTable exact = avx512();
+    exact.whole_attention = nullptr;
+    return exact;
+  }();
+  return table;
+#else
+  return all;
+#endif
 }
 
 }  // namespace lemma::cpu

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of entered rows in whole numbers, by vpdpwssd: see attention_whole.hpp.
+#include "backend/cpu/kernels/attention_whole.hpp"
+
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/unroll.hpp"
+
+namespace lemma::cpu {
+namespace {
+namespace attention_whole {
+
+using F = __m512;
+using I = __m512i;
+
+constexpr float kMost = 4095.f, kMostWeight = 8191.f;
+constexpr std::int32_t kTiny = 0x0d800000;  ///< 2^-100, whose inverse times 8191 is finite
+constexpr std::int32_t kInfinity = 0x7f800000;
+constexpr std::size_t kRunPairs = kWholeBlock / 2;
+
+/// The lower n lanes of 16; n may be more.
+__mmask16 first_lanes(std::size_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
+}
+
+F load(const float* x, std::size_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), x);
+}
+F load(const F16* x, std::size_t n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), x));
+}
+F load(const BF16* x, std::size_t n) {
+  const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(n), x);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+/// Magnitudes as whole numbers, which order like them, NaN above infinity.
+I magnitude(F x) {
+  return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+/// From codes to numbers and back, for a row whose largest magnitude is `largest`.
+struct Scale {
+  float step, inverse;
+};
+Scale scale_of(std::int32_t largest, float most) {
+  if (largest >= kInfinity) return {__builtin_nanf(""), 0.f};
+  if (largest < kTiny) return {0.f, 0.f};
+  float of;
+  __builtin_memcpy(&of, &largest, sizeof of);
+  return {of / most, most / of};
+}
+
+I codes_of(F x, F inverse) {
+  return _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));
+}
+
+/// Codes of 32 neighbours as 16 pairs.
+I pair_neighbours(I low, I high) {
+  const I order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+  return _mm512_permutexvar_epi64(order, _mm512_packs_epi32(low, high));
+}
+
+template <typename Element>
+std::int32_t largest_of(const Element* x, std::size_t n) {
+  I most = _mm512_setzero_si512();
+  for (std::size_t i = 0; i < n; i += 16)
+    most = _mm512_max_epi32(most, magnitude(load(x + i, n - i)));
+  return _mm512_reduce_max_epi32(most);
+}
+
+/// 32 elements, of which n are there, as pairs.
+template <typename Element>
+I round_pairs(const Element* x, std::size_t n, F inverse) {
+  const I low = codes_of(load(x, n), inverse);
+  const I high = n > 16 ? codes_of(load(x + 16, n - 16), inverse) : _mm512_setzero_si512();
+  return pair_neighbours(low, high);
+}
+
+std::size_t run_length(std::size_t n, std::size_t begin) {
+  return n - begin < kWholeBlock ? n - begin : kWholeBlock;
+}
+
+void round_query(const float* x, std::size_t n, std::uint32_t* pairs, float* scales) {
+  for (std::size_t begin = 0; begin < n; begin += kWholeBlock) {
+    const std::size_t count = run_length(n, begin);
+    const Scale scale = scale_of(largest_of(x + begin, count), kMost);
+    scales[begin / kWholeBlock] = scale.step;
+    for (std::size_t i = 0; i < count; i += 32) {
+      _mm512_storeu_si512(pairs + (begin + i) / 2,
+                          round_pairs(x + begin + i, count - i, _mm512_set1_ps(scale.inverse)));
+    }
+  }
+}
+
+/// x[r] lane c becomes x[c] lane r.
+void turn(I (&x)[16]) {
+  I t[16];
+  LEMMA_UNROLL
+  for (int i = 0; i < 16; i += 4) {
+    const I a = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    const I b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    const I c = _mm512_unpacklo_epi32(x[i + 2], x[i + 3]);
+    const I d = _mm512_unpackhi_epi32(x[i + 2], x[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  LEMMA_UNROLL
+  for (int i = 0; i < 4; ++i) {  // quarter q of t[i + 4 j]: column 4 q + i of rows 4 j ...
+    const I a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
+    const I b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
+    const I c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const I d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+    x[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    x[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    x[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    x[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+template <typename Element>
+void turn_keys(const std::byte* rows, std::size_t stride, std::size_t n, std::uint32_t* panel,
+               float* scales, std::size_t scale_stride) {
+  const Element* const first = reinterpret_cast<const Element*>(rows);
+  for (std::size_t begin = 0; begin < n; begin += kWholeBlock) {
+    const std::size_t count = run_length(n, begin);
+    float inverse[kPanelRows];
+    for (std::size_t r = 0; r < kPanelRows; ++r) {
+      const Scale scale = scale_of(largest_of(first + r * stride + begin, count), kMost);
+      scales[begin / kWholeBlock * scale_stride + r] = scale.step;
+      inverse[r] = scale.inverse;
+    }
+    for (std::size_t i = 0; i < count; i += 32) {
+      I block[kPanelRows];
+      LEMMA_UNROLL
+      for (std::size_t r = 0; r < kPanelRows; ++r) {
+        block[r] =
+            round_pairs(first + r * stride + begin + i, count - i, _mm512_set1_ps(inverse[r]));
+      }
+      turn(block);
+      for (std::size_t p = 0; p < 16; ++p) {
+        _mm512_storeu_si512(panel + ((begin + i) / 2 + p) * kPanelRows, block[p]);
+      }
+    }
+  }
+}
+
+template <typename Element>
+void pair_values(const std::byte* rows, std::size_t stride, std::size_t n, std::size_t begin,
+                 std::size_t end, std::uint32_t* pairs, float* scales) {
+  const Element* const first = reinterpret_cast<const Element*>(rows);
+  const std::size_t width = (n + 15) / 16 * 16;
+  for (std::size_t j = begin / 2 * 2; j < end; j += 2) {
+    const bool there[2] = {j >= begin, j + 1 < end};
+    F inverse[2] = {};
+    for (std::size_t s = 0; s < 2; ++s) {
+      if (!there[s]) continue;
+      const Scale scale = scale_of(largest_of(first + (j + s) * stride, n), kMost);
+      scales[j + s] = scale.step;
+      inverse[s] = _mm512_set1_ps(scale.inverse);
+    }
+    for (std::size_t c = 0; c < n; c += 16) {
+      I codes[2] = {};
+      LEMMA_UNROLL
+      for (std::size_t s = 0; s < 2; ++s) {
+        if (there[s]) codes[s] = codes_of(load(first + (j + s) * stride + c, n - c), inverse[s]);
+      }
+      const I both = _mm512_mask_blend_epi16(0xaaaaaaaa, codes[0], _mm512_slli_epi32(codes[1], 16));
+      _mm512_storeu_si512(pairs + j / 2 * width + c, both);
+    }
+  }
+}
+
+void round_weights(const WholeWeightsJob& job) {
+  constexpr std::size_t kVectors = kPiece / 16;
+  F w[kVectors];
+  I most = _mm512_setzero_si512();
+  LEMMA_UNROLL
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    __mmask16 seen = 0xffff;
+    if (job.visible != nullptr) {
+      const I visible = _mm512_loadu_si512(job.visible + v * 16);
+      seen = _mm512_test_epi32_mask(visible, visible);
+    }
+    // What is not seen may have any scale, NaN included.
+    w[v] = _mm512_maskz_mul_ps(seen, _mm512_loadu_ps(job.weights + v * 16),
+                               _mm512_loadu_ps(job.value_scales + v * 16));
+    most = _mm512_max_epi32(most, magnitude(w[v]));
+  }
+  const Scale scale = scale_of(_mm512_reduce_max_epi32(most), kMostWeight);
+  *job.scale = scale.step;
+  const F inverse = _mm512_set1_ps(scale.inverse);
+  LEMMA_UNROLL
+  for (std::size_t v = 0; v < kVectors; v += 2) {
+    _mm512_storeu_si512(job.pairs + v * 8,
+                        pair_neighbours(codes_of(w[v], inverse), codes_of(w[v + 1], inverse)));
+  }
+}
+
+/// R rows by 16 P columns from `row` and `column` on.
+template <std::size_t R, std::size_t P>
+void tile(const WholeProductJob& job, std::size_t row, std::size_t column) {
+  float* const out = job.out + row * job.out_stride + column;
+  const std::uint32_t* const x = job.x + row * job.x_stride;
+  const std::uint32_t* panel = job.panel + column / kPanelRows * job.panel_stride;
+  for (std::size_t begin = 0; begin < job.k; begin += kRunPairs) {
+    const std::size_t end = job.k - begin < kRunPairs ? job.k : begin + kRunPairs;
+    I sum[R][P];
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      LEMMA_UNROLL
+      for (std::size_t p = 0; p < P; ++p) sum[r][p] = _mm512_setzero_si512();
+    }
+    for (std::size_t k = begin; k < end; ++k, panel += job.k_stride) {
+      I w[P];
+      LEMMA_UNROLL
+      for (std::size_t p = 0; p < P; ++p) w[p] = _mm512_loadu_si512(panel + p * job.panel_stride);
+      LEMMA_UNROLL
+      for (std::size_t r = 0; r < R; ++r) {
+        const I pair = _mm512_set1_epi32(static_cast<int>(x[r * job.x_stride + k]));
+        LEMMA_UNROLL
+        for (std::size_t p = 0; p < P; ++p) sum[r][p] = _mm512_dpwssd_epi32(sum[r][p], w[p], pair);
+      }
+    }
+    const std::size_t run = begin / kRunPairs;
+    const bool fresh = begin == 0 && !job.accumulate;
+    F scales[P];
+    LEMMA_UNROLL
+    for (std::size_t p = 0; p < P; ++p) {
+      scales[p] = job.column_scales == nullptr
+                      ? _mm512_set1_ps(1.f)
+                      : _mm512_loadu_ps(job.column_scales + run * kPiece + column + p * kPanelRows);
+    }
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      const F scale = _mm512_set1_ps(job.row_scales[(row + r) * job.row_scale_stride + run]);
+      LEMMA_UNROLL
+      for (std::size_t p = 0; p < P; ++p) {
+        float* const to = out + r * job.out_stride + p * kPanelRows;
+        const F before = fresh ? F{} : _mm512_loadu_ps(to);
+        _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][p]),
+                                             _mm512_mul_ps(scale, scales[p]), before));
+      }
+    }
+  }
+}
+
+template <std::size_t R>
+void rows_of(const WholeProductJob& job, std::size_t& row) {
+  for (; row + R <= job.rows; row += R) {
+    std::size_t column = 0;
+    if constexpr (R < 8) {
+      for (; column + 4 * kPanelRows <= job.columns; column += 4 * kPanelRows) {
+        tile<R, 4>(job, row, column);
+      }
+    }
+    for (; column + 2 * kPanelRows <= job.columns; column += 2 * kPanelRows) {
+      tile<R, 2>(job, row, column);
+    }
+    if (column < job.columns) tile<R, 1>(job, row, column);
+  }
+}
+
+/// Rows first: a piece's panel stays in the cache while few rows pass through it.
+void product(const WholeProductJob& job) {
+  std::size_t row = 0;
+  rows_of<8>(job, row);
+  rows_of<4>(job, row);
+  rows_of<2>(job, row);
+  rows_of<1>(job, row);
+}
+
+}  // namespace attention_whole
+}  // namespace
+
+namespace at = attention_whole;
+
+constinit const WholeAttention kAvx512WholeAttention = {
+    at::round_query,
+    {at::turn_keys<F16>, at::turn_keys<BF16>, at::turn_keys<float>},
+    {at::pair_values<F16>, at::pair_values<BF16>, at::pair_values<float>},
+    at::round_weights,
+    at::product};
+
+}  // namespace lemma::cpu
