@@ -112,7 +112,8 @@ CpuFeatures detect() noexcept {
 #endif
 
 constexpr Isa kAllIsas[] = {Isa::kScalar,      Isa::kAvx2,       Isa::kAvxVnni, Isa::kAvx512,
-                            Isa::kAvx512Mixed, Isa::kAvx512Bf16, Isa::kAmx,     Isa::kNeon};
+                            Isa::kAvx512Mixed, Isa::kAvx512Bf16, Isa::kAmxInt8, Isa::kAmx,
+                            Isa::kNeon};
 
 bool allows(const CpuFeatures& f, Isa isa) noexcept {
   switch (isa) {
@@ -128,6 +129,8 @@ bool allows(const CpuFeatures& f, Isa isa) noexcept {
     case Isa::kAvx512Mixed:
     case Isa::kAvx512Bf16:
       return allows(f, Isa::kAvx512) && f.avx512bf16;
+    case Isa::kAmxInt8:
+      return allows(f, Isa::kAvx512) && f.avx512vbmi && f.amx_tile && f.amx_int8;
     case Isa::kAmx:
       return allows(f, Isa::kAvx512) && f.amx_tile && f.amx_bf16;
     case Isa::kNeon:
@@ -152,6 +155,8 @@ std::string_view to_string(Isa isa) noexcept {
       return "avx512mixed";
     case Isa::kAvx512Bf16:
       return "avx512bf16";
+    case Isa::kAmxInt8:
+      return "amxint8";
     case Isa::kAmx:
       return "amx";
     case Isa::kNeon:
@@ -178,7 +183,7 @@ Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
   if (cap.empty()) {
     Isa best = Isa::kScalar;
     for (const Isa isa : available) {
-      if (isa == Isa::kAmx || isa == Isa::kAvx512Bf16) continue;
+      if (isa == Isa::kAmxInt8 || isa == Isa::kAmx || isa == Isa::kAvx512Bf16) continue;
       if (isa == Isa::kAvx512Mixed && !features.fast_bf16) continue;
       best = isa;
     }
@@ -200,7 +205,10 @@ std::vector<Isa> tested_isas() {
   std::vector<Isa> isas = available_isas(cpu_features());
   std::erase(isas, Isa::kAvx512Mixed);
   const char* const amx = std::getenv("LEMMA_TEST_AMX");
-  if (amx == nullptr || std::string_view(amx) != "1") std::erase(isas, Isa::kAmx);
+  if (amx == nullptr || std::string_view(amx) != "1") {
+    std::erase(isas, Isa::kAmxInt8);
+    std::erase(isas, Isa::kAmx);
+  }
   return isas;
 }
 

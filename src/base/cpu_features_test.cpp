@@ -88,6 +88,20 @@ TEST(CpuFeatures, ChooseBf16AndTilesOnlyWhenAskedFor) {
   EXPECT_EQ(choose_isa(f, "amx"), Isa::kAmx);
 }
 
+TEST(CpuFeatures, ChooseTilesOfBytesOnlyWhenAskedFor) {
+  CpuFeatures f = avx512_machine();
+  f.avx512vbmi = f.amx_tile = f.amx_int8 = true;
+  EXPECT_THAT(available_isas(f),
+              ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmxInt8));
+  EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512);
+  EXPECT_EQ(choose_isa(f, "amxint8"), Isa::kAmxInt8);
+  for (auto missing : {&CpuFeatures::avx512vbmi, &CpuFeatures::amx_tile, &CpuFeatures::amx_int8}) {
+    CpuFeatures less = f;
+    less.*missing = false;
+    EXPECT_THAT(available_isas(less), ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512));
+  }
+}
+
 TEST(CpuFeatures, ChooseBf16ForItsWeightsWhereItIsFast) {
   CpuFeatures f = avx512_machine();
   f.avx512bf16 = f.fast_bf16 = true;

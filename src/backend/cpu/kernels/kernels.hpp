@@ -276,6 +276,8 @@ extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
 extern const KernelTable kAvx512VbmiKernels;     ///< of it, what VBMI does faster
 extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
 extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels
+extern const Int8Kernels kAmxInt8Kernels;        ///< beside kAvx512Kernels with VBMI
+extern const Int8Kernels kEmulatedTilesKernels;  ///< the same beside kAvx512Kernels, in tests
 extern const KernelTable kNeonKernels;           ///< AArch64 builds
 
 }  // namespace lemma::cpu

@@ -30,7 +30,7 @@ inline constexpr std::size_t kTileSteps = 16, kTileColumns = kTileSteps * kStep;
 inline constexpr std::size_t kTilePanels = 4;  ///< that are multiplied with rounded rows
 
 template <typename Tiles>
-struct TileJob {
+struct EnteredJob {
   const ProjectJob& job;
   const ExpandKernel* quantized;  ///< how the panels are expanded; null: 16-bit floats
   bool bf16;                      ///< of those: BF16
@@ -230,7 +230,7 @@ Heights heights_from(const ProjectJob& job, std::size_t row) {
 
 /// Columns from `k` on of up to kTilePanels panels from output `first` on, for all rows.
 template <typename Tiles>
-void multiply_block(Tiles& tiles, const TileJob<Tiles>& what, std::size_t first, std::size_t k) {
+void multiply_block(Tiles& tiles, const EnteredJob<Tiles>& what, std::size_t first, std::size_t k) {
   const ProjectJob& job = what.job;
   const std::size_t columns = job.cols - k < kTileColumns ? job.cols - k : kTileColumns;
   const std::size_t steps = (columns + kStep - 1) / kStep;
@@ -271,7 +271,7 @@ void multiply_block(Tiles& tiles, const TileJob<Tiles>& what, std::size_t first,
 }
 
 template <typename Tiles>
-void project_on_tiles(const TileJob<Tiles>& what) {
+void project_on_tiles(const EnteredJob<Tiles>& what) {
   Tiles tiles;
   for (std::size_t first = 0; first < what.job.outputs; first += kTilePanels * kPanelRows) {
     for (std::size_t k = 0; k < what.job.cols; k += kTileColumns) {
@@ -286,8 +286,8 @@ template <typename Tiles, const KernelTable& Base, WeightKernel Layout>
 void project_tiles(const ProjectJob& job) {
   constexpr bool kFloats = Layout == WeightKernel::kF16 || Layout == WeightKernel::kBF16;
   project_on_tiles(
-      TileJob<Tiles>{job, kFloats ? nullptr : &Base.expand[static_cast<std::size_t>(Layout)],
-                     Layout == WeightKernel::kBF16});
+      EnteredJob<Tiles>{job, kFloats ? nullptr : &Base.expand[static_cast<std::size_t>(Layout)],
+                        Layout == WeightKernel::kBF16});
 }
 
 template <typename Tiles, const KernelTable& Base, std::size_t Layout = 1>

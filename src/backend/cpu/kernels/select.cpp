@@ -83,6 +83,10 @@ const KernelTable& kernels(base::Isa isa) noexcept {
       static const KernelTable table = with_entered(avx512(), kAvx512Bf16Kernels);
       return table;
     }
+    case base::Isa::kAmxInt8: {
+      static const KernelTable table = with_int8(avx512(), kAmxInt8Kernels);
+      return table;
+    }
     case base::Isa::kAmx: {
       static const KernelTable table = with_entered(avx512(), kAmxKernels);
       return table;
