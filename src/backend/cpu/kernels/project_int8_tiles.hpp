@@ -5,53 +5,42 @@
 // scales are folded into the codes the activations' still cover 32 columns, so that it is the same.
 //
 // Panels are expanded (project_expanded.hpp), 512 columns of four at a time, and their codes made
-// signed. 16 rows are packed by tiles beside that, since rows whose distance is a power of two
-// would share few lines of the first cache. Then step by step: while vectors add the numbers of one
-// step to the sums, the tiles multiply what the next one needs, into the other of two buffers.
+// signed. 16 rows are packed by tiles (packed_rows.hpp). Then step by step: while vectors add the
+// numbers of one step to the sums, the tiles multiply what the next one needs, into the other of
+// two buffers.
 //
 // `Tiles` is the unit that multiplies: the instructions in kernels_amx.cpp, plain C++ in
 // tiles_emulated.hpp.
 #pragma once
 
-#include "backend/cpu/kernels/int8_tile.hpp"
+#include "backend/cpu/kernels/packed_rows.hpp"
 
 namespace lemma::cpu {
 
 /// Rows from which on tiles are worth the expansion and the packing. An estimate: a row and group
 /// of two panels cost VNNI 11 cycles and tiles 3, and the preparation about 45 once.
 inline constexpr std::size_t kInt8TilesFrom = 16;
-inline constexpr std::size_t kUnitRows = 16;     ///< of a tile
-inline constexpr std::size_t kUnitGroups = 16;   ///< that are expanded and packed at a time
-inline constexpr std::size_t kUnitPanels = 4;    ///< likewise: the outputs of a chunk
+inline constexpr std::size_t kUnitPanels = 4;    ///< that are expanded at a time: a chunk's
 inline constexpr std::size_t kStepProducts = 4;  ///< of 16 rows with each of two panels
 inline constexpr std::size_t kUnitBytes = 512;   ///< codes of a group: 16 rows or 16 outputs
 inline constexpr std::size_t kPairOutputs = 2 * kPanelRows;
-
-/// 16 rows of kUnitGroups groups. Where fewer rows are there, the last one stands in for them.
-struct PackedRows {
-  alignas(64) std::int8_t codes[kUnitGroups][kUnitRows][kGroup];
-  alignas(64) float scales[kUnitGroups][kUnitRows];
-  alignas(64) float scaled_sums[kUnitGroups][kUnitRows];
-  alignas(64) std::int32_t pairs[kUnitGroups][kUnitRows];  ///< the third of QuantizedRows::sums
-};
 
 /// What the tiles make of a step.
 struct StepDots {
   alignas(64) std::int32_t dots[kStepProducts][2][kUnitRows][kPanelRows];
 };
 
-/// Some groups of 16 rows and two panels.
+/// Some groups of 16 rows and two panels. Groups are counted from the first that is expanded.
 struct UnitStep {
   std::size_t row;        ///< the first of the 16
+  std::size_t unit;       ///< the first group that is packed with these
   std::size_t panel;      ///< the left one, of those that are expanded
-  std::size_t from, end;  ///< groups, of those that are expanded
+  std::size_t from, end;  ///< groups
+  std::size_t packed;     ///< which of two PackedRows
 };
 
-/// Where sums are: 16 rows of two panels' outputs.
-struct UnitSums {
-  float* at;
-  std::size_t stride;
-};
+/// Sums of a row of two panels.
+using UnitSums = float[kPairOutputs];
 
 template <typename Tiles, typename Simd, std::size_t Parts, bool Minimum, bool Folded>
 class Int8OnTiles {
@@ -62,8 +51,8 @@ class Int8OnTiles {
     const std::size_t groups = job_.cols / kGroup;
     tiles_.shape_bytes(kGroup / Parts);
     for (first_ = 0; first_ < job_.outputs; first_ += kUnitPanels * kPanelRows) {
-      for (begin_ = 0; begin_ < groups; begin_ += kUnitGroups) {
-        groups_ = groups - begin_ < kUnitGroups ? groups - begin_ : kUnitGroups;
+      for (begin_ = 0; begin_ < groups; begin_ += kExpandedGroups) {
+        groups_ = groups - begin_ < kExpandedGroups ? groups - begin_ : kExpandedGroups;
         expand_panels();
         multiply_block();
       }
@@ -86,25 +75,26 @@ class Int8OnTiles {
       const std::byte* const panel = job_.panels + (first_ / kPanelRows + p) * job_.panel_bytes;
       kernel_.expand(panel, job_.cols, begin_, begin_ + groups_, expanded_[p]);
       if (kernel_.offset == 0) continue;
-      const auto offset = static_cast<std::uint8_t>(kernel_.offset);
-      auto* const codes = reinterpret_cast<std::uint8_t*>(expanded_[p].codes);
-      for (std::size_t i = 0; i < groups_ * kUnitBytes; ++i) {
-        codes[i] = static_cast<std::uint8_t>(codes[i] - offset);
-      }
+      make_signed(expanded_[p].codes, groups_ * kUnitBytes, kernel_.offset);
+    }
+  }
+
+  /// What every code has too much is taken off.
+  static void make_signed(std::byte* codes, std::size_t bytes, std::int32_t offset) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      codes[i] = static_cast<std::byte>(static_cast<std::int32_t>(codes[i]) - offset);
     }
   }
 
   /// Everything of the expanded groups. Rows are packed before the step that comes before theirs.
   void multiply_block() {
-    pack(0);
-    next_ = {0, 0, 0, groups_ < kStepGroups ? groups_ : kStepGroups};
+    next_ = {0, 0, 0, 0, groups_ < kStepGroups ? groups_ : kStepGroups, 0};
     started_ = 0;
+    pack(next_);
     while (next_.row != kNone) {
       while (started_ < next_.end) multiply_group();
       const UnitStep now = next_;
-      if (now.panel == 0 && now.from == 0 && now.row + kUnitRows < job_.rows) {
-        pack(now.row + kUnitRows);
-      }
+      if (now.panel == 0 && now.from == now.unit) pack(after_unit(now));
       reading_ = 1 - reading_;
       next_ = after(now);
       started_ = next_.from;
@@ -112,67 +102,55 @@ class Int8OnTiles {
     }
   }
 
-  /// What comes after a step: more groups, then more panels, then more rows, then nothing.
+  std::size_t unit_end(const UnitStep& step) const {
+    return groups_ - step.unit < kUnitGroups ? groups_ : step.unit + kUnitGroups;
+  }
+  /// What comes after a step: more groups, then more panels, then what is packed next.
   UnitStep after(const UnitStep& step) const {
-    UnitStep next{step.row, step.panel, step.end, step.end};
-    if (next.from == groups_) {
-      next.from = 0;
+    UnitStep next = step;
+    const std::size_t end = unit_end(step);
+    next.from = step.end;
+    if (next.from == end) {
+      next.from = step.unit;
       next.panel += 2;
     }
-    if (next.panel >= panels_) {
-      next.panel = 0;
+    if (next.panel >= panels_) return after_unit(step);
+    next.end = end - next.from < kStepGroups ? end : next.from + kStepGroups;
+    return next;
+  }
+  /// More groups of the same rows, then more rows, then nothing.
+  UnitStep after_unit(const UnitStep& step) const {
+    UnitStep next = {step.row, unit_end(step), 0, 0, 0, 1 - step.packed};
+    if (next.unit == groups_) {
+      next.unit = 0;
       next.row += kUnitRows;
-      if (next.row >= job_.rows) return {kNone, 0, 0, 0};
+      if (next.row >= job_.rows) return {kNone, 0, 0, 0, 0, 0};
     }
-    next.end = groups_ - next.from < kStepGroups ? groups_ : next.from + kStepGroups;
+    const std::size_t end = unit_end(next);
+    next.from = next.unit;
+    next.end = end - next.from < kStepGroups ? end : next.from + kStepGroups;
     return next;
   }
 
-  // Packing.
-
-  PackedRows& rows_at(std::size_t row) { return rows_[row / kUnitRows % 2]; }
-
-  void pack(std::size_t row) {
-    PackedRows& to = rows_at(row);
+  void pack(const UnitStep& step) {
+    if (step.row == kNone) return;
+    const UnitRows<Simd> rows(job_, step.row, begin_ + step.unit);
+    const std::size_t groups = unit_end(step) - step.unit;
     const QuantizedRows& from = job_.quantized;
-    const std::size_t groups = job_.cols / kGroup;
-    std::size_t at[kUnitRows];  // of each row's first group
-    for (std::size_t r = 0; r < kUnitRows; ++r) {
-      at[r] = (row + r < job_.rows ? row + r : job_.rows - 1) * groups + begin_;
-      for (std::size_t g = 0; g < groups_; ++g) {
-        __builtin_memcpy(to.codes[g][r], from.codes + (at[r] + g) * kGroup, kGroup);
-      }
+    PackedRows& to = rows_[step.packed];
+    pack_codes<Simd>(from.codes, rows, groups, to);
+    pack_numbers<Simd>(from.scales, rows, groups, to.scales);
+    if constexpr (Minimum && !Folded) {
+      pack_numbers<Simd>(from.scaled_sums, rows, groups, to.scaled_sums);
     }
-    pack_numbers(from.scales, at, to.scales);
-    if constexpr (Minimum && !Folded) pack_numbers(from.scaled_sums, at, to.scaled_sums);
-    if constexpr (Minimum && Folded) {
-      for (std::size_t r = 0; r < kUnitRows; ++r) {
-        for (std::size_t g = 0; g < groups_; ++g) to.pairs[g][r] = from.sums[(at[r] + g) * 3 + 2];
-      }
-    }
-  }
-
-  void pack_numbers(const float* from, const std::size_t (&at)[kUnitRows],
-                    float (&to)[kUnitGroups][kUnitRows]) {
-    if (groups_ == kUnitGroups) {
-      F x[kUnitRows];
-      LEMMA_UNROLL
-      for (std::size_t r = 0; r < kUnitRows; ++r) x[r] = Simd::load(from + at[r]);
-      Simd::transpose(x);
-      LEMMA_UNROLL
-      for (std::size_t g = 0; g < kUnitGroups; ++g) Simd::store(to[g], x[g]);
-      return;
-    }
-    for (std::size_t r = 0; r < kUnitRows; ++r) {
-      for (std::size_t g = 0; g < groups_; ++g) to[g][r] = from[at[r] + g];
-    }
+    if constexpr (Minimum && Folded) pack_pairs<Simd>(from.sums, rows, groups, to);
   }
 
   // The tiles' part: `next_`, group by group, into the buffer that is not being read.
 
   [[gnu::always_inline]] void multiply_group() {
     const std::size_t g = started_++;
-    const std::int8_t* const rows = rows_at(next_.row).codes[g][0];
+    const std::int8_t* const rows = rows_[next_.packed].codes[g - next_.unit][0];
     const std::byte* const left = expanded_[next_.panel].codes + g * kUnitBytes;
     const std::byte* const right = expanded_[right_of(next_.panel)].codes + g * kUnitBytes;
     auto* const to = dots_[1 - reading_].dots + (g - next_.from) * Parts;
@@ -202,51 +180,48 @@ class Int8OnTiles {
 
   // The vectors' part.
 
-  /// Adds a step to the outputs. Where fewer rows or outputs are there than it computes, the sums
-  /// of 16 rows and two panels are kept apart.
+  /// Adds a step to sums that lie together until their groups are done: outputs of rows whose
+  /// distance is a power of two would share few lines of the first cache, too.
   void add(const UnitStep& now) {
     const std::size_t output = first_ + now.panel * kPanelRows;
     const std::size_t columns =
         job_.outputs - output < kPairOutputs ? job_.outputs - output : kPairOutputs;
     const std::size_t rows = job_.rows - now.row < kUnitRows ? job_.rows - now.row : kUnitRows;
     float* const out = job_.out + now.row * job_.out_stride + output;
-    if (columns == kPairOutputs && rows == kUnitRows) {
-      add_step(now, {out, job_.out_stride}, kUnitRows);
-    } else {
-      if (now.from == 0 && begin_ > 0) {
-        copy_columns<Simd>(out, job_.out_stride, edge_[0], kPairOutputs, rows, columns);
-      }
-      add_step(now, {edge_[0], kPairOutputs}, rows);
-      if (now.end == groups_) {
-        copy_columns<Simd>(edge_[0], kPairOutputs, out, job_.out_stride, rows, columns);
-      }
+    UnitSums* const sums = sums_[now.panel / 2];
+    if (now.from == 0 && begin_ > 0) {
+      copy(out, job_.out_stride, sums[0], kPairOutputs, rows, columns);
     }
-  }
-
-  void add_step(const UnitStep& now, const UnitSums& sums, std::size_t rows) {
     for (std::size_t row = 0; row < rows; row += kRows) {
       if constexpr (!Folded) {
-        add_rows(now, row, {sums.at + row * sums.stride, sums.stride},
-                 begin_ == 0 && now.from == 0);
+        add_rows(now, row, sums + row, begin_ == 0 && now.from == 0);
       } else {
-        const UnitSums a = {folded_[row], kPairOutputs};
-        add_rows(now, row, a, now.from % kBlockGroups == 0);
-        if (now.end % kBlockGroups == 0) {
-          add_folded(now, row, {sums.at + row * sums.stride, sums.stride}, a);
-        }
+        add_rows(now, row, folded_ + row, now.from % kBlockGroups == 0);
+        if (now.end % kBlockGroups == 0) add_folded(now, row, sums + row);
       }
+    }
+    if (now.end == groups_) copy(sums[0], kPairOutputs, out, job_.out_stride, rows, columns);
+  }
+
+  static void copy(const float* from, std::size_t from_stride, float* to, std::size_t to_stride,
+                   std::size_t rows, std::size_t columns) {
+    if (columns < kPairOutputs) {
+      copy_columns<Simd>(from, from_stride, to, to_stride, rows, columns);
+      return;
+    }
+    for (std::size_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+      Simd::store(to, Simd::load(from));
+      Simd::store(to + kPanelRows, Simd::load(from + kPanelRows));
     }
   }
 
-  static void load(F (&sum)[kRows][2], const UnitSums& from, bool fresh) {
+  static void load(F (&sum)[kRows][2], const UnitSums* from, bool fresh) {
     each([&](std::size_t r, std::size_t p) {
-      sum[r][p] = fresh ? Simd::zero() : Simd::load(from.at + r * from.stride + p * kPanelRows);
+      sum[r][p] = fresh ? Simd::zero() : Simd::load(from[r] + p * kPanelRows);
     });
   }
-  static void store(const F (&sum)[kRows][2], const UnitSums& to) {
-    each([&](std::size_t r, std::size_t p) {
-      Simd::store(to.at + r * to.stride + p * kPanelRows, sum[r][p]);
-    });
+  static void store(const F (&sum)[kRows][2], UnitSums* to) {
+    each([&](std::size_t r, std::size_t p) { Simd::store(to[r] + p * kPanelRows, sum[r][p]); });
   }
   template <typename Body>
   [[gnu::always_inline]] static void each(const Body& body) {
@@ -258,16 +233,17 @@ class Int8OnTiles {
   }
 
   /// Rows [row, row + 8) of the 16; the tiles are given something to do on the way.
-  [[gnu::noinline]] void add_rows(const UnitStep& now, std::size_t row, const UnitSums& sums,
+  [[gnu::noinline]] void add_rows(const UnitStep& now, std::size_t row, UnitSums* sums,
                                   bool fresh) {
     F sum[kRows][2];
     load(sum, sums, fresh);
     const ExpandedPanel* const panels[2] = {expanded_ + now.panel, expanded_ + right_of(now.panel)};
-    const PackedRows& rows = rows_at(now.row);
+    const PackedRows& rows = rows_[now.packed];
     const std::int32_t* dots = dots_[reading_].dots[0][0][row];
     for (std::size_t g = now.from; g < now.end; ++g, dots += Parts * kProductDots) {
       if ((g - now.from) % 2 == 0 && started_ < next_.end) multiply_group();
-      add_group(g, panels, rows, row, dots, sum);
+      add_group(g, panels, rows.scales[g - now.unit] + row, rows.scaled_sums[g - now.unit] + row,
+                dots, sum);
     }
     store(sum, sums);
   }
@@ -285,9 +261,8 @@ class Int8OnTiles {
   /// One group from the first of 8 rows on, step by step as in the Tile of int8_tile.hpp.
   [[gnu::always_inline]] static void add_group(std::size_t g,
                                                const ExpandedPanel* const (&panels)[2],
-                                               const PackedRows& rows, std::size_t row,
+                                               const float* scales, const float* scaled_sums,
                                                const std::int32_t* dots, F (&sum)[kRows][2]) {
-    const float* const scales = rows.scales[g] + row;
     if constexpr (Folded) {
       each([&](std::size_t r, std::size_t p) {
         sum[r][p] = Simd::fma(dot(dots, r, p), Simd::set(scales[r]), sum[r][p]);
@@ -311,7 +286,6 @@ class Int8OnTiles {
     }
     if constexpr (Minimum) {
       const F minimum[2] = {number(panels[0]->minimums, g), number(panels[1]->minimums, g)};
-      const float* const scaled_sums = rows.scaled_sums[g] + row;
       each([&](std::size_t r, std::size_t p) {
         sum[r][p] = Simd::fnma(minimum[p], Simd::set(scaled_sums[r]), sum[r][p]);
       });
@@ -319,38 +293,37 @@ class Int8OnTiles {
   }
 
   /// The end of a block of 256 columns: its a, and its b, which tiles have no part in.
-  [[gnu::noinline]] void add_folded(const UnitStep& now, std::size_t row, const UnitSums& sums,
-                                    const UnitSums& a) {
+  [[gnu::noinline]] void add_folded(const UnitStep& now, std::size_t row, UnitSums* sums) {
     const std::size_t block = now.end / kBlockGroups - 1;
     const ExpandedPanel* const panels[2] = {expanded_ + now.panel, expanded_ + right_of(now.panel)};
     F sum[kRows][2];
     load(sum, sums, begin_ == 0 && block == 0);
     const F scale[2] = {number(panels[0]->scales, block), number(panels[1]->scales, block)};
     each([&](std::size_t r, std::size_t p) {
-      sum[r][p] = Simd::fma(Simd::load(a.at + r * a.stride + p * kPanelRows), scale[p], sum[r][p]);
+      sum[r][p] = Simd::fma(Simd::load(folded_[row + r] + p * kPanelRows), scale[p], sum[r][p]);
     });
     store(sum, sums);
-    if constexpr (Minimum) subtract_folded(block, panels, rows_at(now.row), row, sums);
+    if constexpr (Minimum) subtract_folded(block, panels, rows_[now.packed], now.unit, row, sums);
   }
 
   [[gnu::noinline]] static void subtract_folded(std::size_t block,
                                                 const ExpandedPanel* const (&panels)[2],
-                                                const PackedRows& rows, std::size_t row,
-                                                const UnitSums& sums) {
+                                                const PackedRows& rows, std::size_t unit,
+                                                std::size_t row, UnitSums* sums) {
     F b[kRows][2];
     each([&](std::size_t r, std::size_t p) { b[r][p] = Simd::zero(); });
     for (std::size_t g = block * kBlockGroups; g < (block + 1) * kBlockGroups; ++g) {
       const I minimums[2] = {Simd::codes(panels[0]->pairs + g * kVectorBytes),
                              Simd::codes(panels[1]->pairs + g * kVectorBytes)};
       each([&](std::size_t r, std::size_t p) {
-        const I pair = Simd::set_int(rows.pairs[g][row + r]);
+        const I pair = Simd::set_int(rows.pairs[g - unit][row + r]);
         b[r][p] = Simd::fma(Simd::to_float(Simd::dot_pairs(minimums[p], pair)),
-                            Simd::set(rows.scales[g][row + r]), b[r][p]);
+                            Simd::set(rows.scales[g - unit][row + r]), b[r][p]);
       });
     }
     const F minimum[2] = {number(panels[0]->minimums, block), number(panels[1]->minimums, block)};
     each([&](std::size_t r, std::size_t p) {
-      float* const at = sums.at + r * sums.stride + p * kPanelRows;
+      float* const at = sums[r] + p * kPanelRows;
       Simd::store(at, Simd::fnma(b[r][p], minimum[p], Simd::load(at)));
     });
   }
@@ -365,8 +338,8 @@ class Int8OnTiles {
   ExpandedPanel expanded_[kUnitPanels];
   PackedRows rows_[2];
   StepDots dots_[2];
-  alignas(64) float edge_[kUnitRows][kPairOutputs];
-  alignas(64) float folded_[kUnitRows][kPairOutputs];  ///< a of a block that is not yet whole
+  alignas(64) UnitSums sums_[kUnitPanels / 2][kUnitRows];
+  alignas(64) UnitSums folded_[kUnitRows];  ///< a of a block that is not yet whole
 };
 
 /// A job of one kind of panels. Not inlined: 230 KiB of the stack belong to it.
