@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the cpu kernels, beside what the machine can do in the same run: `memory_read` is a
 // plain read of the same amount of memory, and decode (one row) is to be read as a share of it;
-// `limit/f32`, `limit/bf16` and `limit/int8` are the units that multiply, for many rows and for
+// `limit/f32`, `limit/int16` and `limit/int8` are the units that multiply, for many rows and for
 // attention. With one thread all rates are by CPU time.
 //
 //   kernels_bench --benchmark_filter='memory_read|limit|project/avx512/.*/rows:(1|512)/'
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/kernels/attention_whole.hpp"
 #include "backend/cpu/kernels/select.hpp"
 #include "backend/cpu/packing.hpp"
 #include "base/aligned_buffer.hpp"
@@ -202,6 +203,65 @@ void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
                           static_cast<std::int64_t>(2 * queries * kPiece * kWidth));
 }
 
+/// The same in whole numbers, keys and values in f16.
+void attend_piece_whole(benchmark::State& state, base::Isa isa, std::size_t queries) {
+  constexpr std::size_t kWidth = 128, kPairs = whole_pairs(kWidth);
+  const KernelTable& table = kernels(isa);
+  const WholeAttention& whole = *table.whole_attention;
+  const std::vector<float> query(kWidth, 0.1f);
+  const std::vector<std::uint16_t> rows(kPiece * kWidth, 0x2e66);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(rows.data());
+  std::vector<std::uint32_t> x(queries * kPairs), keys(kPiece * kPairs),
+      codes(queries * kPiece / 2), values(kPiece / 2 * kWidth);
+  std::vector<float> query_scales(queries), key_scales(kPiece), value_scales(kPiece),
+      weights(queries * kPiece), weight_scales(queries), out(queries * kWidth), mass(queries * 16),
+      largest(queries);
+  for (std::size_t q = 0; q < queries; ++q) {
+    whole.round_query(query.data(), kWidth, x.data() + q * kPairs, query_scales.data() + q);
+  }
+  const WholeProductJob score{keys.data(),
+                              kPanelRows,
+                              kPanelRows * kPairs,
+                              kPairs,
+                              kPiece,
+                              x.data(),
+                              kPairs,
+                              queries,
+                              query_scales.data(),
+                              1,
+                              key_scales.data(),
+                              weights.data(),
+                              kPiece,
+                              false};
+  const WholeProductJob add{
+      values.data(), kWidth,  kPanelRows,           kPiece / 2, kWidth,  codes.data(),
+      kPiece / 2,    queries, weight_scales.data(), 1,          nullptr, out.data(),
+      kWidth,        true};
+  for (auto _ : state) {
+    for (std::size_t place = 0; place < kPiece; place += kPanelRows) {
+      whole.turn_keys[0](bytes + place * kWidth * 2, kWidth, kWidth, keys.data() + place * kPairs,
+                         key_scales.data() + place, kPiece);
+    }
+    whole.pair_values[0](bytes, kWidth, kWidth, 0, kPiece, values.data(), value_scales.data());
+    whole.product(score);
+    for (std::size_t q = 0; q < queries; ++q) {
+      SoftenJob job;
+      job.weights = weights.data() + q * kPiece;
+      job.largest = largest.data() + q;
+      job.mass = mass.data() + q * 16;
+      job.sums = out.data() + q * kWidth;
+      job.width = kWidth;
+      table.soften(job);
+      whole.round_weights({job.weights, nullptr, value_scales.data(), codes.data() + q * kPiece / 2,
+                           weight_scales.data() + q});
+    }
+    whole.product(add);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) *
+                          static_cast<std::int64_t>(2 * queries * kPiece * kWidth));
+}
+
 void silu(benchmark::State& state, base::Isa isa) {
   std::vector<float> gate(4096, 0.3f), up(4096, 0.7f), out(4096);
   for (auto _ : state) {
@@ -248,13 +308,16 @@ void register_all() {
       add("limit/f32", [](auto& s, base::Isa i) { multiply_limit(s, i, run_f32_limit); });
       add("limit/int8", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int8_limit); });
     }
-    if (run_bf16_limit(isa, 1) > 0) {
-      add("limit/bf16", [](auto& s, base::Isa i) { multiply_limit(s, i, run_bf16_limit); });
+    if (run_int16_limit(isa, 1) > 0) {
+      add("limit/int16", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int16_limit); });
     }
     add("quantize", quantize);
-    for (const std::size_t queries : {1u, 8u, 64u}) {
+    for (const std::size_t queries : {1u, 8u, 64u, 256u}) {
       add("attend_piece/queries:" + std::to_string(queries),
           [queries](benchmark::State& s, base::Isa i) { attend_piece(s, i, queries); });
+      if (kernels(isa).whole_attention == nullptr) continue;
+      add("attend_piece_whole/queries:" + std::to_string(queries),
+          [queries](benchmark::State& s, base::Isa i) { attend_piece_whole(s, i, queries); });
     }
     add("silu", silu);
   }

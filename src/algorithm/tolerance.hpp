@@ -130,6 +130,19 @@ inline double angle_error(double position, double inv_freq) noexcept {
   return std::abs(position) * inv_freq * 0x1p-23 + 0x1p-23;
 }
 
+/// Attention in whole numbers of 13 bits, on equal inputs. A query, key or value is off by at most
+/// half of 1/4095 of its row's largest, r rms, so with a standard deviation of r / (4095 sqrt 12) =
+/// r / 14186 of its rms. A score |q| |k| s of up to 50, as in kAttend, is then off by 50 r /
+/// (14186 sqrt d) for each of both, and its weight by as much of itself; r = 4 (normal numbers have
+/// 3) and heads of d = 64 make that 1.76e-3. Errors of scores and values are averaged as the values
+/// are: sqrt(2 * 1.76e-3^2 + (4 / 14186)^2) = 2.5e-3 of the output's rms. Six sigma of a largest
+/// output of three rms are 5.0e-3.
+inline constexpr Tolerance kWholeAttend{0.0, 5e-3};
+/// Of the largest value v, beside that, where values cancel: a mean keeps half a step of the
+/// values, v / 8190, and the weights' half steps of 1/8191 of the largest of 64 that share them:
+/// those add as a random walk to sqrt(64) v / (8191 sqrt 12), six sigma of which are 1.7e-3 v.
+inline constexpr double kWholeValues = 1.8e-3;
+
 /// Quantized weights with activations rounded to int8 in groups of 32, against the reference on the
 /// dequantized weights, for one product.
 ///

@@ -83,6 +83,7 @@ DataBounds::Product DataBounds::product(backend::WeightId weight, const std::vec
 Rounding DataBounds::rounding() const {
   Rounding rounds = rounds_[next_];
   rounds.bf16 &= entered_;
+  rounds.whole_attention &= entered_;
   return rounds;
 }
 
@@ -238,11 +239,13 @@ void DataBounds::enter(const backend::Attend& op, RowSource& source) {
     }
   allow_scores(op.out, scores);
   // A merged sum of values that cancel keeps the rounding of the values.
-  const double of_values =
-      algorithm::tolerance::kAttend.absolute_of_max * stored_[op.value].largest;
+  const double value = stored_[op.value].largest;
+  const double of_values = algorithm::tolerance::kAttend.absolute_of_max * value;
+  const double of_weights =
+      rounding().whole_attention ? algorithm::tolerance::kWholeValues * value : 0.0;
   std::vector<double>& slack = slack_[op.out.id];
   for (const double times : scale_[op.out.id])
-    slack.insert(slack.end(), op.out.width, times * of_values);
+    slack.insert(slack.end(), op.out.width, times * of_values + of_weights);
 }
 
 void DataBounds::enter(const backend::AttendLatent& op, RowSource& source) {

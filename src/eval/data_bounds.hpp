@@ -5,9 +5,9 @@
 //   - products of weights whose activations are rounded to int8 or bf16: six sigma of each output,
 //     by tolerance::int8_bound and bf16_bound; a feed-forward block carries its gate's and up's
 //     through the activation and the down projection, where independent errors add as squares;
-//   - attention, latent and compressed too: tolerance::kAttend is derived for scores up to 50;
-//     larger ones scale it. Its second term is that of the large terms which cancel: the largest
-//     value, not the largest output.
+//   - attention, latent and compressed too: tolerance::kAttend and kWholeAttend are derived for
+//     scores up to 50; larger ones scale them. Its second term is that of the large terms which
+//     cancel: the largest value, not the largest output.
 #pragma once
 
 #include <cstdint>

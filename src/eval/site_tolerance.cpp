@@ -31,12 +31,18 @@ Tolerance bf16_mlp(Rounding rounds) {
   return rounds.both ? tolerance::kBf16BothMlp : tolerance::kBf16Mlp;
 }
 
+/// What attention in whole numbers adds.
+Tolerance whole_attention(Rounding rounds) {
+  return rounds.whole_attention ? tolerance::kWholeAttend : Tolerance{};
+}
+
 /// One operation on equal inputs and state: its output `index`, in the order of backend::outputs.
 /// `rounds`: what it does to its activations. Every operation has its own line, so that a new one
 /// does not compile without a thought about its rounding.
 Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, Rounding rounds) {
   const bool int8 = rounds.int8;
   const Tolerance rounded = bf16_project(rounds), rounded_block = bf16_mlp(rounds);
+  const Tolerance attend = tolerance::kAttend + whole_attention(rounds);
   const auto product = [&](std::uint64_t k) {
     return int8 ? tolerance::kInt8Project : tolerance::project(k) + rounded;
   };
@@ -56,14 +62,15 @@ Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, 
           [&](const backend::ProjectGroups& op) { return product(op.spec.in); },
           [](const backend::Rotate&) { return tolerance::kRotate; },
           [](const backend::Store&) { return kExact; },  // writes state only, in one format
-          [](const backend::Attend&) { return tolerance::kAttend; },
+          [&](const backend::Attend&) { return attend; },
           // Three products in a row where weights are quantized: queries, scores, means.
           [&](const backend::AttendLatent& op) {
             return int8 ? tolerance::kInt8Mlp
-                        : tolerance::absorbed(op.spec.latent_rank) + rounded_block;
+                        : tolerance::absorbed(op.spec.latent_rank) + rounded_block +
+                              whole_attention(rounds);
           },
           // Entries are pooled by either side for itself, as exactly as a norm.
-          [](const backend::AttendCompressed&) { return tolerance::kAttend + tolerance::kNorm; },
+          [&](const backend::AttendCompressed&) { return attend + tolerance::kNorm; },
           // Whole numbers: the same choice, or a fault (or a tie within rounding).
           [](const backend::Select&) { return kExact; },
           [](const backend::Compress&) { return kExact; },  // writes state only
@@ -104,7 +111,8 @@ bool has_data_bounds(const backend::Operation& operation) {
 Tolerance inherited(std::uint32_t layers, Rounding rounds, const ToleranceOptions& options) {
   if (options.teacher_forced) return {};
   Tolerance sum = tolerance::hidden(layers);
-  const Tolerance block = rounds.int8 ? tolerance::kInt8Mlp : bf16_mlp(rounds);
+  const Tolerance block =
+      rounds.int8 ? tolerance::kInt8Mlp : bf16_mlp(rounds) + whole_attention(rounds);
   sum = sum + std::sqrt(double(std::max(layers, 1u))) * block;
   switch (options.state) {
     case algorithm::RowFormat::kF32:
@@ -129,6 +137,8 @@ Rounding rounding_of(const backend::Placement& placement, const ToleranceOptions
   Rounding rounds;
   rounds.int8 = options.int8 && placement.operation != "embed" && is_quantized(placement.format);
   rounds.bf16 = placement.implementation.find("x bf16") != std::string::npos;
+  rounds.whole_attention =
+      placement.implementation.find("13-bit whole numbers entered") != std::string::npos;
   rounds.both = rounds.bf16 && placement.format != weights::traits(weights::Format::kBF16).name;
   return rounds;
 }

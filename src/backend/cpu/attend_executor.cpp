@@ -50,7 +50,8 @@ struct Scratch {
     for (int t = 0; t < context.pool.threads(); ++t) {
       threads.push_back({std::vector<float>(queries * padded(shape[1])),
                          std::vector<std::uint32_t>(shape[3]),
-                         Pieces(queries, shape[1], shape[2], false)});
+                         Pieces(whole_attention(context.kernels, context.weights), queries,
+                                shape[1], shape[2], false)});
     }
     blocks.resize(context.max_rows);
     const std::size_t fewest = block_rows(kFewestQueries, shape[0]) * shape[0];
@@ -87,6 +88,7 @@ class AttendExecutor final : public Executor {
     }
     scratch_ = &context.shared<Scratch>({heads_, spec_.head_dim, spec_.value_dim, list_limit_});
     in_place_ = reads_in_place(context);
+    whole_ = whole_attention(context.kernels, context.weights) != nullptr;
   }
 
   void run(Context& context) noexcept override {
@@ -123,6 +125,8 @@ class AttendExecutor final : public Executor {
       finish(context, block, heads, own);
     });
   }
+
+  std::string implementation() const override { return whole_ ? kWholeImplementation : ""; }
 
  private:
   using Thread = Scratch::Thread;
@@ -170,7 +174,7 @@ class AttendExecutor final : public Executor {
   }
 
   /// Reads keys and values of KV heads as the state holds them, where they lie if kernels can; what
-  /// lies from `until` on is not asked for.
+  /// lies from `until` on is not asked for. `queries`: how often values are read.
   auto decoder(Context& context, const backend::Segment& segment, Heads heads, std::uint32_t until,
                Pieces& pieces, std::size_t queries) const noexcept {
     return [this, &context, &segment, heads, until, &pieces, queries](
@@ -258,7 +262,8 @@ class AttendExecutor final : public Executor {
     }
     own.pieces.attend(context.kernels, rule(context, first_row(context, block), heads),
                       {ranges.data(), block.rows},
-                      decoder(context, segment, heads, until, own.pieces, block.rows * heads_));
+                      decoder(context, segment, heads, until, own.pieces,
+                              whole_ && is_entered(segment) ? 0 : block.rows * heads_));
   }
 
   /// The spans of all blocks and KV heads as items of their own, as many as the memory for their
@@ -371,7 +376,8 @@ class AttendExecutor final : public Executor {
                       .heads = heads_,
                       .rows = rows,
                       .groups = heads.count,
-                      .group_stride = group});
+                      .group_stride = group},
+                     is_entered(context.segment_of(first)));
   }
   void begin(const Context& context, const RowBlock& block, Heads heads,
              Thread& own) const noexcept {
@@ -403,6 +409,7 @@ class AttendExecutor final : public Executor {
   std::size_t list_limit_;  ///< keys of one list
   std::span<const float> sinks_;
   std::vector<float> slopes_;  ///< ALiBi's, or none
+  bool whole_ = false;         ///< entered rows: in whole numbers
   bool in_place_ = false;      ///< keys, and values of few queries, are read where they lie
   Scratch* scratch_;
 };

@@ -23,14 +23,15 @@ class AttendCompressedExecutor final : public Executor {
         heads_(op.spec.heads),
         dim_(op.spec.head_dim),
         list_limit_(op.selection ? op.selection.width - 1 : 0),
-        sinks_(context.vector(op.sinks)) {
+        sinks_(context.vector(op.sinks)),
+        whole_(whole_attention(context.kernels, context.weights) != nullptr) {
     LEMMA_CHECK(op.query.width == heads_ * dim_ && op.out.width == op.query.width);
     LEMMA_CHECK(!op.spec.sinks || sinks_.size() == heads_);
     const std::size_t queries = Context::kRowBlock * std::min(kHeadGroup, heads_);
     for (int t = 0; t < context.pool.threads(); ++t) {
-      scratch_.push_back({std::vector<float>(queries * padded(dim_)),
-                          std::vector<std::uint32_t>(list_limit_),
-                          Pieces(queries, dim_, dim_, true)});
+      scratch_.push_back(
+          {std::vector<float>(queries * padded(dim_)), std::vector<std::uint32_t>(list_limit_),
+           Pieces(whole_attention(context.kernels, context.weights), queries, dim_, dim_, true)});
     }
   }
 
@@ -61,6 +62,7 @@ class AttendCompressedExecutor final : public Executor {
                  });
   }
 
+  std::string implementation() const override { return whole_ ? kWholeImplementation : ""; }
   std::size_t scratch_bytes() const noexcept override {
     const Scratch& s = scratch_.front();
     return scratch_.size() * (s.queries.size() * sizeof(float) +
@@ -130,13 +132,15 @@ class AttendCompressedExecutor final : public Executor {
                           .head_stride = width,
                           .row_stride = heads * width,
                           .heads = heads,
-                          .rows = rows});
+                          .rows = rows},
+                         is_entered(context.segment_of(row)));
   }
 
   backend::AttendCompressed op_;
   std::size_t heads_, dim_;
   std::size_t list_limit_;  ///< entries of a list
   std::span<const float> sinks_;
+  bool whole_;                    ///< entered rows: in whole numbers
   std::vector<Scratch> scratch_;  ///< by thread
 };
 

@@ -37,6 +37,13 @@ struct Case {
   algorithm::Tolerance rounded = tolerance;
 };
 
+/// The same case in a plan that also has a weight of 16 bits, which nothing uses: attention of a
+/// plan of F32 alone is in f32.
+Case beside_f16(Case c);
+/// What attention of entered rows in whole numbers adds, on a level that has it: once for each
+/// operation that attends, and as often again for what follows it in a layer.
+algorithm::Tolerance whole_attention_bound(const Case& c);
+
 /// How far `c` may be off on a level of kernels.
 algorithm::Tolerance bound(const Case& c, bool rounds_to_bf16);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance cases of attention: selections, latents, compressed entries.
+#include <algorithm>
+#include <string_view>
+
 #include "backend/cpu/conformance_parts.hpp"
 
 namespace lemma::backend::conformance {
@@ -247,6 +250,26 @@ Case compressed_case(std::uint32_t ratio, bool overlap, bool indexed) {
 
 }  // namespace
 
+Case beside_f16(Case c) {
+  CaseBuilder other("", 57);
+  const Tensor in = other.embed(16);
+  c.weights.push_back(other.finish(other.project(in, 16, Format::kF16), {}).weights.back());
+  return c;
+}
+
+Tolerance whole_attention_bound(const Case& c) {
+  const bool f32 = std::all_of(c.weights.begin(), c.weights.end(), [](const CaseWeight& weight) {
+    return weight.matrix.format == Format::kF32 || weight.matrix.format == Format::kI32;
+  });
+  if (f32) return {};
+  const auto count = std::count_if(
+      c.program.operations.begin(), c.program.operations.end(), [](const Operation& operation) {
+        return std::string_view(operation_name(operation)).starts_with("attend");
+      });
+  const bool alone = count == 1 && c.site != "logits";
+  return (alone ? 1.0 : 2.0 * double(count)) * tolerance::kWholeAttend;
+}
+
 std::vector<Case> attention_family_cases() {
   std::vector<Case> cases;
   for (const bool selection : {true, false}) {
@@ -272,13 +295,16 @@ std::vector<Case> attention_family_cases() {
   cases.push_back(compressed_case(2, false, false));
   cases.push_back(compressed_case(4, true, false));
   cases.push_back(compressed_case(4, true, true));
+  std::transform(cases.begin(), cases.end(), cases.begin(), beside_f16);
   return cases;
 }
 
 std::vector<std::pair<Case, Case>> range_and_list_cases() {
   std::vector<std::pair<Case, Case>> pairs;
-  pairs.emplace_back(attend_all_case(false), attend_all_case(true));
-  pairs.emplace_back(latent_all_case(false), latent_all_case(true));
+  for (const auto make : {attend_all_case, latent_all_case}) {
+    pairs.emplace_back(make(false), make(true));
+    pairs.emplace_back(beside_f16(make(false)), beside_f16(make(true)));
+  }
   return pairs;
 }
 

@@ -170,7 +170,7 @@ Case attend_case(const algorithm::GqaSpec& spec, const std::string& name) {
   b.add(Store{1, v});
   b.add(Attend{spec, 0, 1, spec.sinks ? b.vector(spec.query_heads) : kNoWeight, q, {}, out});
   // The projections before it differ by their own tolerance, which attention passes on.
-  return b.finish(out, tolerance::kAttend + 3.0 * tolerance::project(64));
+  return beside_f16(b.finish(out, tolerance::kAttend + 3.0 * tolerance::project(64)));
 }
 
 Case gate_case() {

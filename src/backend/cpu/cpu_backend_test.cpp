@@ -12,6 +12,7 @@
 
 #include "backend/cpu/allocation_count.hpp"
 #include "backend/cpu/conformance.hpp"
+#include "backend/cpu/kernels/select.hpp"
 #include "backend/cpu/packing.hpp"
 #include "backend/reference/reference_backend.hpp"
 #include "lemma/error.hpp"
@@ -178,7 +179,11 @@ class CpuBackendTest : public ::testing::TestWithParam<base::Isa> {
     return GetParam() == base::Isa::kAvx512Bf16 || GetParam() == base::Isa::kAmx;
   }
   algorithm::Tolerance bound(const Case& c) const {
-    return backend::conformance::bound(c, rounds());
+    return backend::conformance::bound(c, rounds()) + attention_bound(c);
+  }
+  algorithm::Tolerance attention_bound(const Case& c) const {
+    if (kernels(GetParam()).whole_attention == nullptr) return {};
+    return backend::conformance::whole_attention_bound(c);
   }
 };
 
@@ -221,11 +226,14 @@ TEST_P(CpuBackendTest, AgreesWithTheReferenceInF32UnderStrictNumerics) {
 
 TEST_P(CpuBackendTest, GivesTheSameBitsForFloatWeightsFastAndStrict) {
   for (const Format format : {Format::kF32, Format::kF16, Format::kBF16}) {
-    if (rounds() && format != Format::kF32) continue;
     const Case& c = decoder_in(format);
-    const RunOptions run{.schedule = one_prefill(20)};
-    EXPECT_TRUE(
-        same_bits(rows_of(c, run, options()), rows_of(c, run, options(1, Numerics::kStrict))));
+    for (const auto token_class : {state::TokenClass::kEntered, state::TokenClass::kGenerated}) {
+      const bool entered = token_class == state::TokenClass::kEntered;
+      if (entered && (kernels(GetParam()).whole_attention != nullptr || rounds())) continue;
+      const RunOptions run{.schedule = {{Part{0, 20, token_class}}}};
+      EXPECT_TRUE(
+          same_bits(rows_of(c, run, options()), rows_of(c, run, options(1, Numerics::kStrict))));
+    }
   }
 }
 
@@ -283,8 +291,7 @@ TEST_P(CpuBackendTest, AttendsTheSameOverManyPieces) {
     RunOptions run{.schedule = chunks(200, {100}), .format = RowFormat::kF16};
     const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
     const std::vector<float> whole = rows_of(c, run, options());
-    EXPECT_EQ("",
-              compare(whole, want, width_of(c), c.tolerance + algorithm::Tolerance{0, 0x1p-11}));
+    EXPECT_EQ("", compare(whole, want, width_of(c), bound(c) + algorithm::Tolerance{0, 0x1p-11}));
     run.schedule = in_company(200, {1, 7, 40});
     run.page_size = 8;
     EXPECT_TRUE(same_bits(whole, rows_of(c, run, options(2)))) << window;
@@ -311,7 +318,7 @@ TEST_P(CpuBackendTest, ReadsRowsWhereTheyLieWithTheBitsOfDecodedOnes) {
       EXPECT_TRUE(same_bits(want, rows_of(c, paged(64, {1}), options(2)))) << query_heads;
       EXPECT_TRUE(same_bits(want, rows_of(c, paged(64, {5, 2}), options()))) << query_heads;
       const std::vector<float> exact = run_case(*reference::make_backend(), c, paged(8, {1})).rows;
-      EXPECT_EQ("", compare(want, exact, width_of(c), c.tolerance + algorithm::Tolerance{0, unit}));
+      EXPECT_EQ("", compare(want, exact, width_of(c), bound(c) + algorithm::Tolerance{0, unit}));
     }
   }
 }
@@ -332,7 +339,7 @@ TEST_P(CpuBackendTest, AgreesWithTheReferenceOverManyPieces) {
     const RunOptions run{.schedule = one_prefill(150), .max_rows = 150};
     const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
     const std::vector<float> got = rows_of(c, run, options());
-    EXPECT_EQ("", compare(got, want, width_of(c), c.tolerance)) << c.name;
+    EXPECT_EQ("", compare(got, want, width_of(c), c.tolerance + attention_bound(c))) << c.name;
     const RunOptions cut{.schedule = chunks(150, {66, 1, 3}), .page_size = 8, .max_rows = 150};
     EXPECT_TRUE(same_bits(got, rows_of(c, cut, options()))) << c.name;
   }

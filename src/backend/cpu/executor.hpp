@@ -29,6 +29,12 @@ class Executor {
   virtual backend::Tensor reads_quantized() const noexcept { return {}; }
 };
 
+/// What an operation says that attends to entered rows in whole numbers.
+inline constexpr const char* kWholeImplementation = "13-bit whole numbers entered, f32 generated";
+inline bool is_entered(const backend::Segment& segment) noexcept {
+  return segment.token_class == state::TokenClass::kEntered;
+}
+
 /// An operation of which each row depends on the same row of its inputs alone. Several that follow
 /// each other go through the rows together: a thread takes a few rows through all of them.
 class RowExecutor : public Executor {

@@ -53,10 +53,13 @@ class AttendLatentExecutor final : public Executor {
     if (!op.key_up_transposed && nope_ > 0) take_key_rows(context);
     const bool decodes = !op.key_up_transposed && nope_ > 0 && key_rows_.first == nullptr;
     const std::size_t group = std::min(kHeadGroup, heads_);
+    const WholeAttention* const whole = whole_attention(context.kernels, context.weights);
+    whole_ = whole != nullptr;
     for (int t = 0; t < context.pool.threads(); ++t) {
-      scratch_.push_back({std::vector<float>(decodes ? nope_ * padded(rank_) : 0),
-                          std::vector<std::uint32_t>(list_limit_),
-                          Pieces(Context::kRowBlock * group, rank_ + spec.rope_dim, rank_, true)});
+      scratch_.push_back(
+          {std::vector<float>(decodes ? nope_ * padded(rank_) : 0),
+           std::vector<std::uint32_t>(list_limit_),
+           Pieces(whole, Context::kRowBlock * group, rank_ + spec.rope_dim, rank_, true)});
     }
     temper_.temperature_scale = spec.temperature_scale;
     temper_.temperature_floor = spec.temperature_floor;
@@ -70,9 +73,10 @@ class AttendLatentExecutor final : public Executor {
   }
 
   std::string implementation() const override {
-    if (key_up_) return "absorbed, " + implementations({&key_up_, &value_up_});
+    const std::string whole = whole_ ? std::string(", ") + kWholeImplementation : "";
+    if (key_up_) return "absorbed, " + implementations({&key_up_, &value_up_}) + whole;
     const char* const key = !key_copy_.empty() ? ", key half as f16" : "";
-    return "absorbed, " + value_up_.describe() + key;
+    return "absorbed, " + value_up_.describe() + key + whole;
   }
   std::string format() const override { return formats({&key_up_, &value_up_}); }
   std::size_t scratch_bytes() const noexcept override {
@@ -252,7 +256,7 @@ class AttendLatentExecutor final : public Executor {
     for (std::uint32_t i = 0; i < block.rows; ++i) {
       ranges[i] = algorithm::visible_range(segment.past + block.first + i, 0);
     }
-    begin(first, block.rows, head, heads, scratch);
+    begin(first, block.rows, head, heads, is_entered(segment), scratch);
     scratch.pieces.attend(context.kernels, {op_.spec.scale}, {ranges.data(), block.rows},
                           decoder(context, segment, scratch.pieces));
     finish(first, block.rows, head, heads, scratch.pieces);
@@ -263,7 +267,7 @@ class AttendLatentExecutor final : public Executor {
     const std::span<const std::uint32_t> list =
         read_list(context.arena.row(op_.selection, row), list_limit_, context.position_of(row) + 1,
                   scratch.list);
-    begin(row, 1, head, heads, scratch);
+    begin(row, 1, head, heads, is_entered(context.segment_of(row)), scratch);
     if (list.empty()) {
       context.mark(row);
     } else {
@@ -273,13 +277,14 @@ class AttendLatentExecutor final : public Executor {
     finish(row, 1, head, heads, scratch.pieces);
   }
 
-  void begin(std::size_t row, std::size_t rows, std::size_t head, std::size_t heads,
+  void begin(std::size_t row, std::size_t rows, std::size_t head, std::size_t heads, bool entered,
              Scratch& scratch) noexcept {
     scratch.pieces.begin({.first = absorbed(row, head),
                           .head_stride = width_,
                           .row_stride = heads_ * width_,
                           .heads = heads,
-                          .rows = rows});
+                          .rows = rows},
+                         entered);
   }
 
   void finish(std::size_t row, std::size_t rows, std::size_t head, std::size_t heads,
@@ -322,6 +327,7 @@ class AttendLatentExecutor final : public Executor {
     std::size_t stride = 0;            ///< elements
     std::size_t format = 0;            ///< index of product16
   } key_rows_;
+  bool whole_ = false;              ///< entered rows: scores and means in whole numbers
   base::AlignedBuffer key_copy_;    ///< [H * dn, c padded] in f16, where key_rows_ are a copy
   algorithm::GqaSpec temper_;       ///< only its query temperature counts
   base::AlignedBuffer absorbed_;    ///< [max_rows, H, width]

@@ -54,7 +54,7 @@ TEST_F(MixedLevel, SaysWhatItRounds) {
 TEST_F(MixedLevel, ComputesBf16WeightsInF32UnderStrictNumerics) {
   const Case c = decoder_case(Format::kBF16);
   EXPECT_TRUE(same_bits(run(c, base::Isa::kAvx512Mixed, Numerics::kStrict).rows,
-                        run(c, base::Isa::kAvx512).rows));
+                        run(c, base::Isa::kAvx512, Numerics::kStrict).rows));
 }
 
 // A choice of experts does not hang on rows that were rounded.

@@ -28,8 +28,10 @@ Ahead ahead(const Ahead& all, std::size_t row) noexcept {
 
 }  // namespace
 
-Pieces::Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, bool shared)
-    : key_width_(padded(key_dim)),
+Pieces::Pieces(const WholeAttention* whole, std::size_t queries, std::size_t key_dim,
+               std::size_t value_dim, bool shared)
+    : key_dim_(key_dim),
+      key_width_(padded(key_dim)),
       value_width_(padded(value_dim)),
       value_dim_(value_dim),
       key_stride_(key_width_ + kSkew),
@@ -47,11 +49,14 @@ Pieces::Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, 
       mass_(queries),
       visible_{} {
   LEMMA_CHECK(!shared || value_dim <= key_dim);
+  if (whole != nullptr) make_codes(*whole, queries);
 }
 
-void Pieces::begin(const Queries& queries) noexcept {
+void Pieces::begin(const Queries& queries, bool entered) noexcept {
   queries_ = queries;
   LEMMA_CHECK(queries.all() <= mass_.size());
+  codes_.used = entered && codes_.kernels != nullptr;
+  if (codes_.used) round_queries();
   begin_again();
 }
 
@@ -93,12 +98,18 @@ void Pieces::attend_piece(const KernelTable& kernels, const ScoreRule& rule,
   while (first < last && within(ranges[last - 1], start).empty()) --last;
   if (first == last) return;
   const Run all{within(ranges[first], start).begin, within(ranges[last - 1], start).end};
-  transpose_keys(kernels, all);
-  multiply_keys(kernels, first, last - first, all);
+  if (codes_.used) {
+    take_codes({&all, 1});
+    multiply_codes(first, last - first, all);
+  } else {
+    transpose_keys(kernels, all);
+    multiply_keys(kernels, first, last - first, all);
+  }
   for (std::size_t i = first; i < last; ++i) {
     const Run run = within(ranges[i], start);
     soften(kernels, rule, i, {&run, 1}, start);
   }
+  if (codes_.used) return add_coded_values(first, last - first);
   const std::size_t step = within(ranges[first], start) == within(ranges[last - 1], start)
                                ? last - first
                                : std::max<std::size_t>(1, kTileQueries / queries_.heads);
@@ -140,13 +151,25 @@ void Pieces::attend(const KernelTable& kernels, const ScoreRule& rule,
       decode(static_cast<std::uint32_t>(start + run.begin), run.end - run.begin, run.begin, group_);
     }
     begin_span(start / kSpan + 1);
-    const Run all{runs[0].begin, runs[count - 1].end};
-    transpose_keys(kernels, all);
-    multiply_keys(kernels, 0, 1, all);
-    soften(kernels, rule, 0, {runs.data(), count}, start);
-    for (const Run& run : Runs(runs.data(), count)) add_values(kernels, 0, 1, run);
+    attend_runs(kernels, rule, {runs.data(), count}, start);
   }
   end_span();
+}
+
+/// What the one row sees of the piece.
+void Pieces::attend_runs(const KernelTable& kernels, const ScoreRule& rule, Runs runs,
+                         std::size_t start) noexcept {
+  const Run all{runs.front().begin, runs.back().end};
+  if (codes_.used) {
+    take_codes(runs);
+    multiply_codes(0, 1, all);
+    soften(kernels, rule, 0, runs, start);
+    return add_coded_values(0, 1);
+  }
+  transpose_keys(kernels, all);
+  multiply_keys(kernels, 0, 1, all);
+  soften(kernels, rule, 0, runs, start);
+  for (const Run& run : runs) add_values(kernels, 0, 1, run);
 }
 
 void Pieces::begin_span(std::size_t span) noexcept {
@@ -235,6 +258,10 @@ void Pieces::soften(const KernelTable& kernels, const ScoreRule& rule, std::size
     job.mass = part_mass_.data() + q * kPanelRows;
     job.sums = parts_.data() + q * value_width_;
     kernels.soften(job);
+    if (!codes_.used) continue;
+    codes_.kernels->round_weights({job.weights, job.visible, codes_.value_scales.data(),
+                                   codes_.weights.data() + q * kPiece / 2,
+                                   codes_.weight_scales.data() + q});
   }
 }
 
@@ -306,7 +333,8 @@ void Pieces::finish(std::size_t q, const float* sink, float* out) const noexcept
 }
 
 std::size_t Pieces::bytes() const noexcept {
-  return sizeof(float) * (keys_.size() + panels_.size() + values_.size() + weights_.size() +
+  return codes_.bytes() +
+         sizeof(float) * (keys_.size() + panels_.size() + values_.size() + weights_.size() +
                           parts_.size() + part_mass_.size() + sums_.size() + 3 * mass_.size());
 }
 

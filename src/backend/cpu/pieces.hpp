@@ -15,6 +15,10 @@
 // ascending order. A list that leaves nothing out gives the bits of the range, and rows that are
 // read where they lie those of decoded ones.
 //
+// Entered rows may be attended to in whole numbers (kernels/attention_whole.hpp): keys and values
+// of a piece become codes once for all queries, and a query takes whole pieces, in which what it
+// does not see weighs zero. Scores, softmax and the merging of spans are as above.
+//
 //   pieces.begin(queries);
 //   pieces.attend(kernels, rule, ranges, decode);      // or a list, for a block of one row
 //   pieces.finish(q, sink, out);
@@ -23,11 +27,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
 #include "algorithm/attention/gqa.hpp"
+#include "backend/cpu/kernels/attention_whole.hpp"
 #include "backend/cpu/kernels/kernels.hpp"
+#include "backend/cpu/weight.hpp"
 #include "base/function_ref.hpp"
 
 namespace lemma::cpu {
@@ -68,8 +75,9 @@ class Pieces {
                                            std::size_t place, std::size_t group)>;
 
   /// Memory for up to `queries` queries. With value_dim <= key_dim and `shared`, a value is the
-  /// front of its key.
-  Pieces(std::size_t queries, std::size_t key_dim, std::size_t value_dim, bool shared);
+  /// front of its key. `whole`: how entered rows are attended to; null: as generated ones.
+  Pieces(const WholeAttention* whole, std::size_t queries, std::size_t key_dim,
+         std::size_t value_dim, bool shared);
 
   std::size_t key_width() const noexcept { return key_width_; }    ///< padded
   std::size_t key_stride() const noexcept { return key_stride_; }  ///< floats between two places
@@ -88,7 +96,8 @@ class Pieces {
     std::size_t of_group() const noexcept { return rows * heads; }
     std::size_t all() const noexcept { return groups * of_group(); }
   };
-  void begin(const Queries& queries) noexcept;
+  /// `entered`: of entered rows.
+  void begin(const Queries& queries, bool entered) noexcept;
   /// Forgets what was attended to; the queries stay.
   void begin_again() noexcept;
   /// Goes on over a source of which row i sees ranges[i]. Begins and ends ascend.
@@ -127,6 +136,8 @@ class Pieces {
   static Run within(algorithm::VisibleRange range, std::size_t start) noexcept;
   void attend_piece(const KernelTable& kernels, const ScoreRule& rule,
                     std::span<const algorithm::VisibleRange> ranges, std::size_t start) noexcept;
+  void attend_runs(const KernelTable& kernels, const ScoreRule& rule, Runs runs,
+                   std::size_t start) noexcept;
   void transpose_keys(const KernelTable& kernels, Run places) noexcept;
   void begin_span(std::size_t span) noexcept;
   void end_span() noexcept;
@@ -135,9 +146,31 @@ class Pieces {
   void soften(const KernelTable& kernels, const ScoreRule& rule, std::size_t row, Runs runs,
               std::size_t start) noexcept;
   void add_values(const KernelTable& kernels, std::size_t row, std::size_t rows, Run run) noexcept;
+  // The same in whole numbers.
+  void make_codes(const WholeAttention& kernels, std::size_t queries);
+  void round_queries() noexcept;
+  void take_codes(Runs runs) noexcept;
+  void multiply_codes(std::size_t row, std::size_t rows, Run places) noexcept;
+  void add_coded_values(std::size_t row, std::size_t rows) noexcept;
   void merge(std::size_t q, float largest, float mass, const float* sums) noexcept;
 
-  std::size_t key_width_, value_width_, value_dim_, key_stride_, value_stride_;
+  /// What attention in whole numbers needs; see WholeAttention for the layouts.
+  struct Codes {
+    const WholeAttention* kernels = nullptr;  ///< null: there are none
+    bool used = false;                        ///< by the running block
+    std::size_t pairs = 0, blocks = 0;        ///< of a query or key, and its scales
+    std::vector<std::uint32_t> queries;       ///< [Q, pairs]
+    std::vector<float> query_scales;          ///< [Q, blocks]
+    std::vector<std::uint32_t> keys;          ///< [4, pairs, 16]
+    std::vector<float> key_scales;            ///< [blocks, 64]
+    std::vector<std::uint32_t> weights;       ///< [Q, 32]
+    std::vector<float> weight_scales;         ///< [Q]
+    std::vector<std::uint32_t> values;        ///< [32, value_width]
+    std::vector<float> value_scales;          ///< [64]
+    std::size_t bytes() const noexcept;
+  };
+
+  std::size_t key_dim_, key_width_, value_width_, value_dim_, key_stride_, value_stride_;
   bool shared_;
   Queries queries_;                    ///< of the running block
   std::size_t group_ = 0;              ///< of the queries that attend
@@ -153,7 +186,13 @@ class Pieces {
   std::vector<float> sums_;            ///< [Q, value_width]: merged so far
   std::vector<float> largest_, mass_;  ///< [Q]
   std::array<std::int32_t, kPiece> visible_;
+  Codes codes_;
 };
+
+/// Attention of entered rows in whole numbers, where kernels have it and any weight is not F32: a
+/// plan of F32 alone has one arithmetic for both classes of tokens.
+const WholeAttention* whole_attention(const KernelTable& kernels,
+                                      const std::deque<Weight>& weights) noexcept;
 
 /// Reads a list of a selection tensor, its length and then its indices, into `out`: nothing unless
 /// it has at most `limit` whole numbers that ascend and lie below `end`.

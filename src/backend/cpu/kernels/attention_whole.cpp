@@ -24,6 +24,19 @@ __mmask16 first_lanes(std::size_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
 }
 
+F load(const float* x) {
+  return _mm512_loadu_ps(x);
+}
+F load(const F16* x) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+F widen(__m256i bf16) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+}
+F load(const BF16* x) {
+  return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+/// The lower n lanes, and zeros.
 F load(const float* x, std::size_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), x);
 }
@@ -31,8 +44,7 @@ F load(const F16* x, std::size_t n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), x));
 }
 F load(const BF16* x, std::size_t n) {
-  const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(n), x);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  return widen(_mm256_maskz_loadu_epi16(first_lanes(n), x));
 }
 
 /// Magnitudes as whole numbers, which order like them, NaN above infinity.
@@ -40,7 +52,55 @@ I magnitude(F x) {
   return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
 
-/// From codes to numbers and back, for a row whose largest magnitude is `largest`.
+/// The largest magnitude of n elements.
+std::int32_t largest_of(const float* x, std::size_t n) {
+  I most = _mm512_setzero_si512();
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) most = _mm512_max_epi32(most, magnitude(load(x + i)));
+  if (i < n) most = _mm512_max_epi32(most, magnitude(load(x + i, n - i)));
+  return _mm512_reduce_max_epi32(most);
+}
+
+std::int32_t widened(F16, std::uint16_t bits) {
+  return _mm_cvtsi128_si32(_mm_castps_si128(_mm_cvtph_ps(_mm_cvtsi32_si128(bits))));
+}
+std::int32_t widened(BF16, std::uint16_t bits) {
+  return static_cast<std::int32_t>(std::uint32_t{bits} << 16);
+}
+
+template <typename Element>
+std::int32_t largest_of(const Element* x, std::size_t n) {
+  const I magnitudes = _mm512_set1_epi16(0x7fff);
+  I most = _mm512_setzero_si512();
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(x + i), magnitudes));
+  }
+  if (i < n) {
+    const I last = _mm512_maskz_loadu_epi16((1u << (n - i)) - 1u, x + i);
+    most = _mm512_max_epu16(most, _mm512_and_si512(last, magnitudes));
+  }
+  const __m256i half =
+      _mm256_max_epu16(_mm512_castsi512_si256(most), _mm512_extracti64x4_epi64(most, 1));
+  const __m128i quarter =
+      _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  const __m128i least = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi32(-1)));
+  return widened(Element{}, static_cast<std::uint16_t>(~_mm_cvtsi128_si32(least)));
+}
+
+/// From codes to numbers and back, for rows whose largest magnitudes are `largest`.
+struct Scales {
+  F step, inverse;
+};
+Scales scales_of(I largest, F most) {
+  const F of = _mm512_castsi512_ps(largest);
+  const __mmask16 some = _mm512_cmpge_epi32_mask(largest, _mm512_set1_epi32(kTiny));
+  const __mmask16 wrong = _mm512_cmpge_epi32_mask(largest, _mm512_set1_epi32(kInfinity));
+  const F step = _mm512_maskz_div_ps(some, of, most);
+  return {_mm512_mask_mov_ps(step, wrong, _mm512_set1_ps(__builtin_nanf(""))),
+          _mm512_maskz_div_ps(some, most, of)};
+}
+/// The same of one row.
 struct Scale {
   float step, inverse;
 };
@@ -62,17 +122,13 @@ I pair_neighbours(I low, I high) {
   return _mm512_permutexvar_epi64(order, _mm512_packs_epi32(low, high));
 }
 
+/// 32 elements, or n that are there and zeros, as pairs.
 template <typename Element>
-std::int32_t largest_of(const Element* x, std::size_t n) {
-  I most = _mm512_setzero_si512();
-  for (std::size_t i = 0; i < n; i += 16)
-    most = _mm512_max_epi32(most, magnitude(load(x + i, n - i)));
-  return _mm512_reduce_max_epi32(most);
+I round_pairs(const Element* x, F inverse) {
+  return pair_neighbours(codes_of(load(x), inverse), codes_of(load(x + 16), inverse));
 }
-
-/// 32 elements, of which n are there, as pairs.
 template <typename Element>
-I round_pairs(const Element* x, std::size_t n, F inverse) {
+I round_pairs(const Element* x, F inverse, std::size_t n) {
   const I low = codes_of(load(x, n), inverse);
   const I high = n > 16 ? codes_of(load(x + 16, n - 16), inverse) : _mm512_setzero_si512();
   return pair_neighbours(low, high);
@@ -86,10 +142,13 @@ void round_query(const float* x, std::size_t n, std::uint32_t* pairs, float* sca
   for (std::size_t begin = 0; begin < n; begin += kWholeBlock) {
     const std::size_t count = run_length(n, begin);
     const Scale scale = scale_of(largest_of(x + begin, count), kMost);
+    const F inverse = _mm512_set1_ps(scale.inverse);
     scales[begin / kWholeBlock] = scale.step;
     for (std::size_t i = 0; i < count; i += 32) {
-      _mm512_storeu_si512(pairs + (begin + i) / 2,
-                          round_pairs(x + begin + i, count - i, _mm512_set1_ps(scale.inverse)));
+      const float* const from = x + begin + i;
+      _mm512_storeu_si512(pairs + (begin + i) / 2, i + 32 <= count
+                                                       ? round_pairs(from, inverse)
+                                                       : round_pairs(from, inverse, count - i));
     }
   }
 }
@@ -121,30 +180,69 @@ void turn(I (&x)[16]) {
   }
 }
 
+/// 16 rows by 32 columns, or n, of keys.
+template <typename Element>
+void turn_block(const Element* x, std::size_t stride, std::size_t n, const float* inverse,
+                std::uint32_t* to) {
+  I block[kPanelRows];
+  if (n >= 32) {
+    LEMMA_UNROLL
+    for (std::size_t r = 0; r < kPanelRows; ++r) {
+      block[r] = round_pairs(x + r * stride, _mm512_set1_ps(inverse[r]));
+    }
+  } else {
+    for (std::size_t r = 0; r < kPanelRows; ++r) {
+      block[r] = round_pairs(x + r * stride, _mm512_set1_ps(inverse[r]), n);
+    }
+  }
+  turn(block);
+  LEMMA_UNROLL
+  for (std::size_t p = 0; p < 16; ++p) _mm512_storeu_si512(to + p * kPanelRows, block[p]);
+}
+
 template <typename Element>
 void turn_keys(const std::byte* rows, std::size_t stride, std::size_t n, std::uint32_t* panel,
                float* scales, std::size_t scale_stride) {
   const Element* const first = reinterpret_cast<const Element*>(rows);
   for (std::size_t begin = 0; begin < n; begin += kWholeBlock) {
     const std::size_t count = run_length(n, begin);
-    float inverse[kPanelRows];
+    alignas(64) std::int32_t largest[kPanelRows];
+    alignas(64) float inverse[kPanelRows];
     for (std::size_t r = 0; r < kPanelRows; ++r) {
-      const Scale scale = scale_of(largest_of(first + r * stride + begin, count), kMost);
-      scales[begin / kWholeBlock * scale_stride + r] = scale.step;
-      inverse[r] = scale.inverse;
+      largest[r] = largest_of(first + r * stride + begin, count);
     }
+    const Scales of_rows = scales_of(_mm512_load_si512(largest), _mm512_set1_ps(kMost));
+    _mm512_storeu_ps(scales + begin / kWholeBlock * scale_stride, of_rows.step);
+    _mm512_store_ps(inverse, of_rows.inverse);
     for (std::size_t i = 0; i < count; i += 32) {
-      I block[kPanelRows];
-      LEMMA_UNROLL
-      for (std::size_t r = 0; r < kPanelRows; ++r) {
-        block[r] =
-            round_pairs(first + r * stride + begin + i, count - i, _mm512_set1_ps(inverse[r]));
-      }
-      turn(block);
-      for (std::size_t p = 0; p < 16; ++p) {
-        _mm512_storeu_si512(panel + ((begin + i) / 2 + p) * kPanelRows, block[p]);
-      }
+      turn_block(first + begin + i, stride, count - i, inverse,
+                 panel + (begin + i) / 2 * kPanelRows);
     }
+  }
+}
+
+/// The lower halves of both.
+I pair_rows(I even, I odd) {
+  return _mm512_mask_blend_epi16(0xaaaaaaaa, even, _mm512_slli_epi32(odd, 16));
+}
+
+/// Two rows of values, or what is there of them.
+template <typename Element>
+void pair_two(const Element* const (&rows)[2], std::size_t n, const float* inverse,
+              std::uint32_t* to) {
+  const F even = _mm512_set1_ps(inverse[0]), odd = _mm512_set1_ps(inverse[1]);
+  std::size_t c = 0;
+  if (rows[0] != nullptr && rows[1] != nullptr) {
+    for (; c + 16 <= n; c += 16) {
+      const I codes = codes_of(load(rows[0] + c), even);
+      _mm512_storeu_si512(to + c, pair_rows(codes, codes_of(load(rows[1] + c), odd)));
+    }
+  }
+  for (; c < n; c += 16) {
+    I codes[2] = {};
+    if (rows[0] != nullptr) codes[0] = codes_of(load(rows[0] + c, n - c), even);
+    if (rows[1] != nullptr) codes[1] = codes_of(load(rows[1] + c, n - c), odd);
+    _mm512_storeu_si512(to + c, pair_rows(codes[0], codes[1]));
   }
 }
 
@@ -153,24 +251,19 @@ void pair_values(const std::byte* rows, std::size_t stride, std::size_t n, std::
                  std::size_t end, std::uint32_t* pairs, float* scales) {
   const Element* const first = reinterpret_cast<const Element*>(rows);
   const std::size_t width = (n + 15) / 16 * 16;
+  alignas(64) std::int32_t largest[kPiece] = {};
+  alignas(64) float inverse[kPiece];
+  for (std::size_t j = begin; j < end; ++j) largest[j] = largest_of(first + j * stride, n);
+  for (std::size_t j = begin / 16 * 16; j < end; j += 16) {
+    const Scales of_rows = scales_of(_mm512_load_si512(largest + j), _mm512_set1_ps(kMost));
+    _mm512_store_ps(inverse + j, of_rows.inverse);
+    const __mmask16 before = j < begin ? first_lanes(begin - j) : __mmask16{0};
+    _mm512_mask_storeu_ps(scales + j, _kandn_mask16(before, first_lanes(end - j)), of_rows.step);
+  }
   for (std::size_t j = begin / 2 * 2; j < end; j += 2) {
-    const bool there[2] = {j >= begin, j + 1 < end};
-    F inverse[2] = {};
-    for (std::size_t s = 0; s < 2; ++s) {
-      if (!there[s]) continue;
-      const Scale scale = scale_of(largest_of(first + (j + s) * stride, n), kMost);
-      scales[j + s] = scale.step;
-      inverse[s] = _mm512_set1_ps(scale.inverse);
-    }
-    for (std::size_t c = 0; c < n; c += 16) {
-      I codes[2] = {};
-      LEMMA_UNROLL
-      for (std::size_t s = 0; s < 2; ++s) {
-        if (there[s]) codes[s] = codes_of(load(first + (j + s) * stride + c, n - c), inverse[s]);
-      }
-      const I both = _mm512_mask_blend_epi16(0xaaaaaaaa, codes[0], _mm512_slli_epi32(codes[1], 16));
-      _mm512_storeu_si512(pairs + j / 2 * width + c, both);
-    }
+    const Element* const two[2] = {j >= begin ? first + j * stride : nullptr,
+                                   j + 1 < end ? first + (j + 1) * stride : nullptr};
+    pair_two(two, n, inverse + j, pairs + j / 2 * width);
   }
 }
 
