@@ -326,10 +326,22 @@ struct TQ1_0Strip : BlockStrip<weights::BlockTQ1_0> {
     return Bytes{} - reinterpret_cast<Bytes>(fraction > 85) -
            reinterpret_cast<Bytes>(fraction > 170);
   }
+  /// Numbers of five digits of base 3 as the panel has them (kernels/project_grids.hpp).
+  static constexpr auto kFractions = [] {
+    std::array<std::uint8_t, 243> bytes{};
+    for (unsigned x = 0; x < 243; ++x) {
+      bytes[x] = static_cast<std::uint8_t>((x * 256 + 242) / 243 ^ 128);
+    }
+    return bytes;
+  }();
   /// Quads 0 .. 4 of a group as five digits of a word's bytes, quads 5 .. 7 as pairs of bits.
   static void put_group(const std::uint8_t* codes, std::size_t g, std::uint32_t* words) noexcept {
     const auto quad = [&](std::size_t q) { return load<std::uint32_t>(codes + g * 32 + q * 4); };
-    words[g] = (((quad(0) * 3 + quad(1)) * 3 + quad(2)) * 3 + quad(3)) * 3 + quad(4);
+    const std::uint32_t five =
+        (((quad(0) * 3 + quad(1)) * 3 + quad(2)) * 3 + quad(3)) * 3 + quad(4);
+    words[g] = kFractions[five & 255] | std::uint32_t{kFractions[five >> 8 & 255]} << 8 |
+               std::uint32_t{kFractions[five >> 16 & 255]} << 16 |
+               std::uint32_t{kFractions[five >> 24]} << 24;
     for (std::size_t q = 5; q < 8; ++q) words[3 + g / 4 * 3 + q] |= quad(q) << (g % 4 * 2);
   }
   static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {

@@ -14,8 +14,19 @@ namespace lemma::cpu {
 template <std::size_t Count>
 struct GridPoints {
   alignas(64) std::uint8_t low[Count], high[Count];
-  alignas(64) std::uint32_t both[Count];  ///< low | high << 16
+  alignas(64) std::uint16_t words[Count];  ///< low | high << 8
 };
+
+/// Points as words of magnitudes, a byte each: of eight columns (IQ2) or four (IQ3), those of
+/// IQ3_XXS halved.
+template <typename Word, std::size_t Count>
+struct GridLoads {
+  alignas(64) Word words[Count];
+};
+
+const GridLoads<std::uint64_t, 256>& iq2_xxs_loads() noexcept;
+const GridLoads<std::uint32_t, 256>& iq3_xxs_loads() noexcept;
+const GridLoads<std::uint32_t, 512>& iq3_s_loads() noexcept;
 
 const GridPoints<256>& iq2_xxs_points() noexcept;
 const GridPoints<256>& iq3_xxs_points() noexcept;

@@ -129,7 +129,8 @@ struct Simd {
     __builtin_memcpy(t.values, at, 16);
     return t;
   }
-  // Where an instruction set has it, a member `gather` gives words[index] by lane.
+  // What AVX2 has beside these members for project_loaded.hpp, and AVX-512 for lookups among more
+  // than 16 (project_points.hpp), is written there.
   /// The value of every byte's code (0..15), prepared for dot_signed as by signed_codes.
   static I lookup(const Table& t, I x) {
     std::uint8_t code[4];

@@ -137,11 +137,13 @@ struct PanelTernary : UnsignedCodes<Simd, 1, 1, false, 2> {  // codes stand for 
   }
 };
 
-/// Bytes that hold five digits of base 3, the first with the weight 81, as the digits.
+/// Bytes that hold five digits of base 3. Raised by 128 they are a fraction of 256: each digit is
+/// what stands before the point after a multiplication by 3.
 template <typename Simd>
 struct Base3 {
   using I = typename Simd::I;
   typedef std::uint8_t Octets __attribute__((vector_size(sizeof(I))));
+  typedef std::int8_t Signed __attribute__((vector_size(sizeof(I))));
   struct Planes {
     alignas(64) std::uint8_t four[256];  ///< digits 0 .. 3, a pair of bits each
     alignas(64) std::uint8_t last[256];
@@ -149,9 +151,10 @@ struct Base3 {
   static constexpr Planes kPlanes = [] {
     Planes planes{};
     for (unsigned x = 0; x < 243; ++x) {
-      planes.four[x] =
+      const unsigned byte = (x * 256 + 242) / 243 ^ 128;
+      planes.four[byte] =
           static_cast<std::uint8_t>(x / 81 | x / 27 % 3 << 2 | x / 9 % 3 << 4 | x / 3 % 3 << 6);
-      planes.last[x] = static_cast<std::uint8_t>(x % 3);
+      planes.last[byte] = static_cast<std::uint8_t>(x % 3);
     }
     return planes;
   }();
@@ -162,22 +165,14 @@ struct Base3 {
       if constexpr (N == 4) return Simd::lookup256(kPlanes.last, bytes);
       return Simd::template bits<2, 2 * N>(Simd::lookup256(kPlanes.four, bytes));
     } else {
-      Octets rest = __builtin_bit_cast(Octets, bytes), found{};
-      take<81>(rest, found);
-      if constexpr (N > 0) take<27>(rest, found);
-      if constexpr (N > 1) take<9>(rest, found);
-      if constexpr (N > 2) take<3>(rest, found);
-      return __builtin_bit_cast(I, N == 4 ? rest : found);
+      Octets rest = __builtin_bit_cast(Octets, bytes);
+      if constexpr (N > 0) rest = rest + rest + rest;
+      if constexpr (N > 1) rest = rest + rest + rest;
+      if constexpr (N > 2) rest = rest + rest + rest;
+      if constexpr (N > 3) rest = rest + rest + rest;
+      const Octets one = (Octets)((Signed)rest > -43), two = (Octets)((Signed)rest > 42);
+      return __builtin_bit_cast(I, -(one + two));
     }
-  }
-
- private:
-  template <std::uint8_t Weight>
-  static void take(Octets& rest, Octets& found) {
-    constexpr std::uint8_t kTwice = 2 * Weight;
-    const Octets one = (Octets)(rest >= Weight), two = (Octets)(rest >= kTwice);
-    found = -(one + two);
-    rest -= (one & Weight) + (two & Weight);
   }
 };
 

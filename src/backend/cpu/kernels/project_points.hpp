@@ -5,7 +5,8 @@
 // number c of a group, of 8, has columns c, 8 + c, 16 + c and 24 + c, and rows of activations are
 // turned in the same way before they meet them. Many rows see columns in their order.
 //
-// An index is looked up once for all of its columns, as two bytes of levels (grid_points.hpp).
+// An index is looked up once for all of its columns, as two bytes of levels (grid_points.hpp); AVX2
+// has kernels of its own (project_loaded.hpp).
 // Panels, per 256 columns: [16] f32 d; [16] words of 8 scales of 4 bits; in IQ3_S [2][16][4] bytes
 // whose bit g is the ninth bit of group g's indices; then for each of 8 groups [16][4] indices, two
 // such vectors in IQ3, and [16][4] bytes of signs.
@@ -14,6 +15,7 @@
 #include "backend/cpu/kernels/grid_points.hpp"
 #include "backend/cpu/kernels/project_expanded.hpp"
 #include "backend/cpu/kernels/project_grids.hpp"
+#include "backend/cpu/kernels/project_loaded.hpp"
 
 namespace lemma::cpu {
 
@@ -30,7 +32,7 @@ struct PointLookup {
   using Numbers = typename Lanes<Simd>::Numbers;
   const GridPoints<Count>& points;
 
-  LevelBytes<Simd> at(I index, I ninth, std::size_t bit) const {
+  [[gnu::always_inline]] LevelBytes<Simd> at(I index, I ninth, std::size_t bit) const {
     if constexpr (kLooksUp64<Simd>) {
       if constexpr (Count == 256) {
         return {Simd::lookup256(points.low, index), Simd::lookup256(points.high, index)};
@@ -39,6 +41,15 @@ struct PointLookup {
         return {Simd::lookup512(points.low, index, upper),
                 Simd::lookup512(points.high, index, upper)};
       }
+    }
+    if constexpr (requires(I & x) {
+                    Simd::template lookup_words<Count>(points.words, index, ninth, x, x);
+                  }) {
+      LevelBytes<Simd> levels;
+      if constexpr (Count > 256)
+        ninth = Lanes<Simd>::back(Lanes<Simd>::of(ninth) >> shift(bit) & 0x01010101u);
+      Simd::template lookup_words<Count>(points.words, index, ninth, levels.low, levels.high);
+      return levels;
     }
     const Numbers words = Lanes<Simd>::of(index), bits = Lanes<Simd>::of(ninth) >> shift(bit);
     const Numbers a = word<0>(words, bits) | word<8>(words, bits) << 8;
@@ -53,14 +64,12 @@ struct PointLookup {
   Numbers word(Numbers words, Numbers ninth) const {
     Numbers index = words >> Byte & 0xffu;
     if constexpr (Count > 256) index |= (ninth >> Byte & 1u) << 8;
-    if constexpr (requires { Simd::gather(points.both, Lanes<Simd>::back(index)); }) {
-      return Lanes<Simd>::of(Simd::gather(points.both, Lanes<Simd>::back(index)));
-    } else {
-      Numbers found{};
-      for (std::size_t lane = 0; lane < Simd::kLanes; ++lane)
-        found[lane] = points.both[index[lane]];
-      return found;
+    Numbers found{};
+    for (std::size_t lane = 0; lane < Simd::kLanes; ++lane) {
+      const std::uint32_t levels = points.words[index[lane]];
+      found[lane] = (levels & 0xffu) | (levels & 0xff00u) << 8;
     }
+    return found;
   }
 };
 
@@ -118,6 +127,7 @@ template <typename Simd>
 struct PointsIQ2_XXS {
   static constexpr std::size_t kPoints = 256, kIndices = 1;  ///< vectors of indices
   static const GridPoints<256>& points() { return iq2_xxs_points(); }
+  using Loaded = LoadedIQ2_XXS<Simd>;
   SignedPairs<Simd, kIQ2Levels3> codes;
   template <std::size_t C>
   typename Simd::I value(const LevelBytes<Simd>& levels, typename Simd::I signs) const {
@@ -127,6 +137,7 @@ struct PointsIQ2_XXS {
 template <typename Simd, std::size_t Count, const Levels8& Levels>
 struct PointsIQ3 {
   static constexpr std::size_t kPoints = Count, kIndices = 2;
+  using Loaded = LoadedIQ3<Simd, Count>;
   static const GridPoints<Count>& points() {
     if constexpr (Count == 256) return iq3_xxs_points();
     if constexpr (Count == 512) return iq3_s_points();
@@ -141,6 +152,7 @@ struct PointsIQ3 {
 template <typename Simd, typename Points>
 struct PanelPoints : SignedCodes<Simd, 1> {
   using I = typename Simd::I;
+  using Loaded = typename Points::Loaded;
   static constexpr bool kNinth = Points::kPoints > 256;
   static constexpr std::size_t kScales = 64, kNinths = kScales + 64;
   static constexpr std::size_t kCodes = kNinths + (kNinth ? 2 * kVectorBytes : 0);
@@ -153,9 +165,12 @@ struct PanelPoints : SignedCodes<Simd, 1> {
 
   PanelPoints(const std::byte* bytes, std::size_t) : panel(bytes) {}
   const std::byte* block(std::size_t g) const { return panel + g / 8 * kBlock; }
+  LoadedGroup loaded(std::size_t g) const {
+    return {block(g) + kCodes + g % 8 * kGroupBytes, block(g) + kNinths, g % 8};
+  }
   /// Columns C, 8 + C, 16 + C and 24 + C of a group.
   template <std::size_t C>
-  I quad(std::size_t g, std::size_t v) const {
+  [[gnu::always_inline]] I quad(std::size_t g, std::size_t v) const {
     constexpr std::size_t kVector = C / 4 % Points::kIndices;
     const std::size_t at = v * 4 * Simd::kLanes;
     const std::byte* const group = block(g) + kCodes + g % 8 * kGroupBytes + at;
@@ -175,6 +190,11 @@ struct PanelPoints : SignedCodes<Simd, 1> {
   /// All codes of a group to [8][16][4] bytes, the columns in their order: bytes of four vectors
   /// are transposed within the lanes.
   void put_codes(std::size_t g, std::size_t v, std::byte* to) const {
+    if constexpr (kLoadsPoints<Simd>) {
+      WideIndices wide;
+      Loaded::widen(loaded(g), wide);
+      return Loaded::put_codes(Loaded::points(), loaded(g), wide, v, to);
+    }
     put_half<0>(g, v, to);
     put_half<1>(g, v, to);
   }
@@ -291,14 +311,20 @@ void project_turned(ProjectJob job) {
       job.out += first;
     }
   }
-  std::size_t row = 0;
-  const auto tiles = [&]<std::size_t R>() {
-    for (; row + R <= job.rows; row += R) project_turned_rows<Simd, Panel, R>(job, row);
-  };
-  tiles.template operator()<Simd::kInt8Rows>();
-  if constexpr (Simd::kInt8Rows > 4) tiles.template operator()<4>();
-  if constexpr (Simd::kInt8Rows > 2) tiles.template operator()<2>();
-  if constexpr (Simd::kInt8Rows > 1) tiles.template operator()<1>();
+  if constexpr (kLoadsPoints<Simd>) {
+    in_tiles<Simd::kInt8Rows, 1>(0, job.rows, [&]<std::size_t R>(std::size_t row) {
+      project_loaded<Simd, Panel, R>(job, row);
+    });
+  } else {
+    std::size_t row = 0;
+    const auto tiles = [&]<std::size_t R>() {
+      for (; row + R <= job.rows; row += R) project_turned_rows<Simd, Panel, R>(job, row);
+    };
+    tiles.template operator()<Simd::kInt8Rows>();
+    if constexpr (Simd::kInt8Rows > 4) tiles.template operator()<4>();
+    if constexpr (Simd::kInt8Rows > 2) tiles.template operator()<2>();
+    if constexpr (Simd::kInt8Rows > 1) tiles.template operator()<1>();
+  }
 }
 
 /// The kernel of a table.

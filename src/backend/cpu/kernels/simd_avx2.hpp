@@ -134,9 +134,58 @@ struct Simd {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
   static I lookup(Table t, I x) { return _mm256_shuffle_epi8(t, x); }
-  static I gather(const std::uint32_t* words, I index) {
-    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), index, 4);
+
+  // For project_loaded.hpp.
+  static I unpack_low(I a, I b) { return _mm256_unpacklo_epi8(a, b); }
+  static I unpack_high(I a, I b) { return _mm256_unpackhi_epi8(a, b); }
+  /// The same 8 bytes four times.
+  static I octet(const std::int8_t* a) {
+    return _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(a)));
   }
+  /// Two vectors of four words of 64 bits: at(o, i) gives the numbers of both for place o.
+  template <typename At>
+  static void two_of_four_octets(const std::uint64_t* words, const At& at, I (&to)[2]) {
+    __m128d low[2], high[2];
+    two_of_two_octets<0>(words, at, low);
+    two_of_two_octets<2>(words, at, high);
+    for (int i = 0; i < 2; ++i) {
+      to[i] = _mm256_castpd_si256(_mm256_set_m128d(high[i], low[i]));
+    }
+  }
+  /// The same of eight of 32 bits.
+  template <typename At>
+  static void two_of_eight_words(const std::uint32_t* words, const At& at, I (&to)[2]) {
+    __m128i low[2], high[2];
+    two_of_four_words<0>(words, at, low);
+    two_of_four_words<4>(words, at, high);
+    for (int i = 0; i < 2; ++i) {
+      to[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low[i]), high[i], 1);
+    }
+  }
+  /// For an octet of each half's words 0 and 1 (Byte < 8) or 2 and 3: -1 in the bytes whose bit is
+  /// set in byte Byte % 8 of the word, else 1.
+  template <int Byte>
+  static I octets_set(I words) {
+    const __m128i lanes = _mm_set_epi64x(0x0404040404040404, 0);
+    const __m128i from = _mm_add_epi8(lanes, _mm_set1_epi8(Byte));
+    const I bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+    const I spread = _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(from));
+    const I set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
+    return _mm256_or_si256(set, _mm256_set1_epi8(1));
+  }
+  /// Bytes of `x` negated where those of `sign`, none of which is 0, are below 0.
+  static I with_sign(I x, I sign) { return _mm256_sign_epi8(x, sign); }
+  /// In each half the lanes of `a` with even (odd) numbers, then those of `b`.
+  static I even_lanes(I a, I b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
+  }
+  static I odd_lanes(I a, I b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
+  }
+  /// Sums of pairs of numbers of 32 bits: in each half those of `a`, then those of `b`.
+  static I add_neighbours(I a, I b) { return _mm256_hadd_epi32(a, b); }
 
   template <int Byte>
   static I spread(I x) {
@@ -182,6 +231,34 @@ struct Simd {
   static I in_order(I sum) {
     asm("" : "+x"(sum));
     return sum;
+  }
+  template <std::size_t First, typename At>
+  static void two_of_four_words(const std::uint32_t* words, const At& at, __m128i (&to)[2]) {
+    std::size_t i[2];
+    at(First, i);
+    const auto word = [&](int k) { return static_cast<int>(words[i[k]]); };
+    to[0] = _mm_cvtsi32_si128(word(0));
+    to[1] = _mm_cvtsi32_si128(word(1));
+    at(First + 1, i);
+    to[0] = _mm_insert_epi32(to[0], word(0), 1);
+    to[1] = _mm_insert_epi32(to[1], word(1), 1);
+    at(First + 2, i);
+    to[0] = _mm_insert_epi32(to[0], word(0), 2);
+    to[1] = _mm_insert_epi32(to[1], word(1), 2);
+    at(First + 3, i);
+    to[0] = _mm_insert_epi32(to[0], word(0), 3);
+    to[1] = _mm_insert_epi32(to[1], word(1), 3);
+  }
+  template <std::size_t First, typename At>
+  static void two_of_two_octets(const std::uint64_t* words, const At& at, __m128d (&to)[2]) {
+    std::size_t i[2];
+    const auto word = [&](int k) { return reinterpret_cast<const double*>(words + i[k]); };
+    at(First, i);
+    to[0] = _mm_load_sd(word(0));
+    to[1] = _mm_load_sd(word(1));
+    at(First + 1, i);
+    to[0] = _mm_loadh_pd(to[0], word(0));
+    to[1] = _mm_loadh_pd(to[1], word(1));
   }
   static __m128i bytes(const std::byte* at) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));

@@ -171,8 +171,21 @@ struct Simd {
     return _mm512_broadcast_i32x4(_mm_xor_si128(values, _mm_set1_epi8(-128)));
   }
   static I lookup(Table t, I x) { return _mm512_shuffle_epi8(t, x); }
-  static I gather(const std::uint32_t* words, I index) {
-    return _mm512_i32gather_epi32(index, words, 4);
+  /// Words of two bytes by indices of a byte each and, of 512, a ninth bit, bit 0 of the bytes of
+  /// `ninth`: the words' lower and upper bytes. Bytes with even and odd numbers are looked up
+  /// apart.
+  template <std::size_t Count>
+  [[gnu::always_inline]] static void lookup_words(const std::uint16_t* words, I index, I ninth,
+                                                  I& low, I& high) {
+    const I bytes = _mm512_set1_epi16(0xff);
+    I even = _mm512_and_si512(index, bytes), odd = _mm512_srli_epi16(index, 8);
+    if constexpr (Count > 256) {
+      even = _mm512_or_si512(even, _mm512_slli_epi16(ninth, 8));
+      odd = _mm512_or_si512(odd, _mm512_andnot_si512(bytes, ninth));
+    }
+    const I x = lookup_words<Count>(words, even), y = lookup_words<Count>(words, odd);
+    low = _mm512_ternarylogic_epi32(bytes, x, _mm512_slli_epi16(y, 8), 0xca);  // bytes ? x : y
+    high = _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi16(x, 8), y, 0xca);
   }
 
   template <int Byte>
@@ -203,6 +216,18 @@ struct Simd {
   static I dot_pairs(I a, I b) { return _mm512_madd_epi16(a, b); }
 
  private:
+  /// Words by indices of 16 bits, 64 of them at a time.
+  template <std::size_t Count>
+  [[gnu::always_inline]] static I lookup_words(const std::uint16_t* words, I index) {
+    if constexpr (Count == 64) {
+      return _mm512_permutex2var_epi16(_mm512_load_si512(words), index,
+                                       _mm512_load_si512(words + 32));
+    } else {
+      const __mmask32 upper = _mm512_test_epi16_mask(index, _mm512_set1_epi16(Count / 2));
+      return _mm512_mask_blend_epi16(upper, lookup_words<Count / 2>(words, index),
+                                     lookup_words<Count / 2>(words + Count / 2, index));
+    }
+  }
   static I or_masked(I into, I x, I mask) {
     return _mm512_ternarylogic_epi32(into, x, mask, 0xf8);  // into | (x & mask)
   }
