@@ -135,8 +135,8 @@ struct Q4_0Strip : PairedStrip<weights::BlockQ4_0, 4> {
 struct Q5_0Strip : PairedStrip<weights::BlockQ5_0, 5> {
   static void take(const std::byte* block, std::size_t i, Strip& to) noexcept {
     to.halves[i] = at(block).d;
-    std::memcpy(to.words + i * kWords, at(block).qs, 16);
-    to.words[i * kWords + 4] = spread_bits(at(block).qh);
+    to.words[i * kWords] = spread_bits(at(block).qh);
+    std::memcpy(to.words + i * kWords + 1, at(block).qs, 16);
   }
 };
 
@@ -164,8 +164,8 @@ struct Q5_1Strip : BlockStrip<weights::BlockQ5_1> {
   static void take(const std::byte* block, std::size_t, Strip& to) noexcept {
     to.halves[0] = at(block).d;
     to.halves[1] = static_cast<std::uint16_t>(at(block).m ^ 0x8000u);
-    std::memcpy(to.words, at(block).qs, 16);
-    to.words[4] = spread_bits(at(block).qh);
+    to.words[0] = spread_bits(at(block).qh);
+    std::memcpy(to.words + 1, at(block).qs, 16);
   }
 };
 
@@ -200,10 +200,10 @@ struct Q5_KStrip : BlockStrip<weights::BlockQ5_K> {
     const auto high = transposed_bits(at(block).qh);
     for (std::size_t j = 0; j < 4; ++j) {
       std::uint32_t* const words = to.words + j * 10;
-      put_nibbles<0>(at(block).qs + j * 32, words);
-      words[4] = high[2 * j];
-      put_nibbles<4>(at(block).qs + j * 32, words + 5);
-      words[9] = high[2 * j + 1];
+      words[0] = high[2 * j];
+      put_nibbles<0>(at(block).qs + j * 32, words + 1);
+      words[5] = high[2 * j + 1];
+      put_nibbles<4>(at(block).qs + j * 32, words + 6);
     }
   }
 };
@@ -215,14 +215,16 @@ struct Q6_KStrip : BlockStrip<weights::BlockQ6_K> {
     std::memcpy(to.bytes, at(block).scales, 16);
     for (std::size_t half = 0; half < 2; ++half) {
       const std::uint8_t* const low = at(block).ql + half * 64;
-      std::uint32_t* const words = to.words + half * 16;
-      put_nibbles<0>(low, words);
-      put_nibbles<0>(low + 32, words + 4);
-      put_nibbles<4>(low, words + 8);
-      put_nibbles<4>(low + 32, words + 12);
+      std::uint32_t* const words = to.words + half * 24;
+      put_nibbles<0>(low, words + 1);
+      put_nibbles<0>(low + 32, words + 7);
+      put_nibbles<4>(low, words + 13);
+      put_nibbles<4>(low + 32, words + 19);
       const auto pairs = transposed_pairs(at(block).qh + half * 32);
-      store(to.words + 32 + half * 8, pairs[0]);
-      store(to.words + 36 + half * 8, pairs[1]);
+      for (std::size_t k = 0; k < 4; ++k) {
+        words[k * 6] = pairs[k / 2][k % 2 * 2];
+        words[k * 6 + 5] = pairs[k / 2][k % 2 * 2 + 1];
+      }
     }
   }
 };

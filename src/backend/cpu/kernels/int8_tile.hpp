@@ -42,7 +42,10 @@ struct Indices {};
 
 /// Asks for the lines that lie the prefetch distance after group `g`'s share of the panel. The
 /// shares go through the panel from its first byte to its last, scales and all: a few lines that
-/// nobody asked for cost more than all the arithmetic.
+/// nobody asked for cost more than all the arithmetic. One row of a layout that is read in the
+/// order of its lines (`kInOrder`) does without: the processor's own prefetcher then sees loads
+/// that miss one after the other, and reads more than the first cache's few buffers for lines under
+/// way.
 template <typename Simd, std::size_t Sweep>
 void prefetch_ahead(const std::byte* panel, std::size_t g) {
   const std::byte* const at = panel + g * Sweep + kPrefetchBytes;
@@ -373,7 +376,8 @@ template <typename Simd, typename Panel, std::size_t R, std::size_t P>
   } else {
     for (std::size_t g = job.begin; g < job.end; ++g) {
       if constexpr (Panel::kSweep > 0 && P == 1) {
-        if (job.streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(job.streamed, g);
+        const bool asks = R > 1 || !Panel::kInOrder;
+        if (asks && job.streamed != nullptr) prefetch_ahead<Simd, Panel::kSweep>(job.streamed, g);
       }
       ask(job.next.step);
       if constexpr (Panel::kParts == 1) tile.add_group(g);

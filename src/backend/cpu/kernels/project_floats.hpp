@@ -14,7 +14,9 @@
 
 namespace lemma::cpu {
 
-/// Bytes from what is read to what is asked for, where a panel comes from memory.
+/// Bytes from what is read to what is asked for, where a panel of 16-bit elements comes from memory
+/// for several rows. A row that reads alone does nothing but read in order, which the processor's
+/// own prefetcher foresees; what is asked for by instruction comes more slowly. So does F32.
 inline constexpr std::size_t kFloatsAhead = 4096;
 
 /// R rows against P panels that lie beside each other from output `first` on. Not inlined, for the
@@ -53,12 +55,11 @@ template <typename Simd, std::size_t R, std::size_t P, typename Element>
   };
   std::size_t k = 0;
   for (; k + 2 <= job.cols; k += 2) {
-    if (Simd::kLanes > 1 && row == 0) {
+    if (R > 1 && sizeof(Element) == 2 && Simd::kLanes > 1 && row == 0) {
       LEMMA_UNROLL
       for (std::size_t p = 0; p < P; ++p) {
         const auto* const at = reinterpret_cast<const std::byte*>(panel[p] + k * kPanelRows);
         __builtin_prefetch(at + kFloatsAhead);
-        if constexpr (sizeof(Element) == 4) __builtin_prefetch(at + kFloatsAhead + 64);
       }
     }
     add.template operator()<0>(k);

@@ -31,21 +31,22 @@ typename Simd::I quad_of_nibbles(const std::byte* group, std::size_t v) {
       Simd::codes(group + Q % 4 * kVectorBytes + v * 4 * Simd::kLanes));
 }
 
-/// Q4_1, Q5_1 (`High`), per 32 columns: [16] f16 d, [16] f16 -m, nibbles, bits in Q5_1.
+/// Q4_1, Q5_1 (`High`), per 32 columns: [16] f16 d, [16] f16 -m, bits in Q5_1, nibbles.
 template <typename Simd, bool High>
 struct PanelOffset : UnsignedCodes<Simd, 1, 0, true, High ? 31 : 15> {
-  static constexpr std::size_t kCodes = 64;
-  static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes + (High ? kBitBytes : 0);
+  static constexpr std::size_t kHigh = 64, kCodes = kHigh + (High ? kBitBytes : 0);
+  static constexpr std::size_t kGroupBytes = kCodes + kNibbleBytes;
   static constexpr std::size_t kSweep = kGroupBytes;
+  static constexpr bool kInOrder = true;
   const std::byte* panel;
 
   PanelOffset(const std::byte* bytes, std::size_t) : panel(bytes) {}
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    const std::byte* const group = panel + g * kGroupBytes + kCodes;
-    const typename Simd::I low = quad_of_nibbles<Simd, Q>(group, v);
-    if constexpr (!High) return low;
-    return Simd::bit_or(low, quad_of_bits<Simd, Q, 4>(group + kNibbleBytes, v));
+    const std::byte* const group = panel + g * kGroupBytes;
+    if constexpr (!High) return quad_of_nibbles<Simd, Q>(group + kCodes, v);
+    const typename Simd::I high = quad_of_bits<Simd, Q, 4>(group + kHigh, v);
+    return Simd::bit_or(quad_of_nibbles<Simd, Q>(group + kCodes, v), high);
   }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::load_f16(panel + g * kGroupBytes + v * 2 * Simd::kLanes);
@@ -107,7 +108,7 @@ struct PanelQ4_K : UnsignedCodes<Simd, 1, 0, true, 15> {
 };
 
 /// Q5_K, per 256 columns: [16] f16 d, [16] f16 dmin, [8][16] u8 scales, [8][16] u8 minimums, then
-/// for each of 8 groups nibbles (low 4 bits) and bits.
+/// for each of 8 groups bits and nibbles (low 4 bits).
 template <typename Simd>
 struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true, 31> {
   static constexpr std::size_t kScales = 64, kMinimums = kScales + 128, kCodes = kMinimums + 128;
@@ -121,8 +122,8 @@ struct PanelQ5_K : UnsignedCodes<Simd, 1, 0, true, 31> {
   const std::byte* group(std::size_t g) const { return block(g) + kCodes + g % 8 * kGroupBytes; }
   template <std::size_t Q>
   typename Simd::I quad(std::size_t g, std::size_t v) const {
-    return Simd::bit_or(quad_of_nibbles<Simd, Q>(group(g), v),
-                        quad_of_bits<Simd, Q, 4>(group(g) + kNibbleBytes, v));
+    const typename Simd::I high = quad_of_bits<Simd, Q, 4>(group(g), v);
+    return Simd::bit_or(quad_of_nibbles<Simd, Q>(group(g) + kBitBytes, v), high);
   }
   typename Simd::F scale(std::size_t g, std::size_t, std::size_t v) const {
     return Simd::mul(Simd::load_f16(block(g) + v * 2 * Simd::kLanes),
@@ -161,6 +162,7 @@ struct PanelTable : SignedCodes<Simd, Parts> {
   static constexpr std::size_t kGroupBytes = kNibbleBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
+  static constexpr bool kInOrder = true;
   typename Simd::Table table;
   const std::byte* panel;
 
@@ -201,6 +203,7 @@ struct ByteScales : UnsignedCodes<Simd, Parts, 12 + Simd::kSignedOffset, false, 
   static constexpr std::size_t kGroups = 4 / Parts;
   static constexpr std::size_t kUnit = 64 + kGroups * kNibbleBytes;
   static constexpr std::size_t kSweep = kUnit / kGroups;
+  static constexpr bool kInOrder = true;
   typename Simd::Table table;
   const std::byte* panel;
 
