@@ -134,20 +134,30 @@ void expand_floats(const std::byte* panel, bool bf16, std::size_t first, std::si
   }
 }
 
-/// Up to 32 rows of some columns, rounded.
+/// Up to 32 rows of some columns, rounded, which lie by tiles: where they come from, rows whose
+/// distance is a power of two share few lines of the first cache.
 struct TileRowsBlock {
-  alignas(64) std::uint16_t x[2 * kTileRows][kTileColumns];
+  alignas(64) std::uint16_t x[kTileSteps][2 * kTileRows][kStep];
 };
 
+/// Takes rows that are rounded, or rounds them. What is missing in a last step is zero.
 template <typename Tiles>
-void round_rows(const ProjectJob& job, std::size_t row, std::size_t rows, std::size_t first,
-                std::size_t columns, TileRowsBlock& to) {
+void take_rows(const ProjectJob& job, std::size_t row, std::size_t rows, std::size_t first,
+               std::size_t columns, TileRowsBlock& to) {
   for (std::size_t r = 0; r < rows; ++r) {
-    const float* const x = job.x + (row + r) * job.x_stride + first;
-    for (std::size_t k = 0; k < columns; ++k) {
-      to.x[r][k] = static_cast<std::uint16_t>(to_bf16<Tiles>(x[k]));
+    for (std::size_t k = 0; k < columns; k += kStep) {
+      std::uint16_t(&x)[kStep] = to.x[k / kStep][r];
+      const std::size_t count = columns - k < kStep ? columns - k : kStep;
+      if (count < kStep) __builtin_memset(x, 0, sizeof x);
+      if (job.quantized.bf16 != nullptr) {
+        __builtin_memcpy(x, job.quantized.bf16 + (row + r) * job.cols + first + k, count * 2);
+        continue;
+      }
+      const float* const from = job.x + (row + r) * job.x_stride + first + k;
+      for (std::size_t i = 0; i < count; ++i) {
+        x[i] = static_cast<std::uint16_t>(to_bf16<Tiles>(from[i]));
+      }
     }
-    for (std::size_t k = columns; k % kStep != 0; ++k) to.x[r][k] = 0;
   }
 }
 
@@ -156,15 +166,9 @@ struct Heights {
   std::size_t upper, lower;
 };
 
-/// Rounded rows from the first column of a block on, `stride` elements from one to the next.
-struct TileRowsView {
-  const std::uint16_t* x;
-  std::size_t stride;
-};
-
 /// Adds `steps` steps of two panels to sums [rows][32], which begin at zero if `fresh`.
 template <typename Tiles>
-void multiply_tiles(Tiles& tiles, const TileRowsView& rows, const Heights& heights,
+void multiply_tiles(Tiles& tiles, const TileRowsBlock& rows, const Heights& heights,
                     const WeightTile* left, const WeightTile* right, std::size_t steps, bool fresh,
                     float* sums, std::size_t stride) {
   float* const lower = sums + kTileRows * stride;
@@ -183,11 +187,11 @@ void multiply_tiles(Tiles& tiles, const TileRowsView& rows, const Heights& heigh
   for (std::size_t s = 0; s < steps; ++s) {
     tiles.template load<6>(left + s, 64);
     tiles.template load<7>(right + s, 64);
-    tiles.template load<4>(rows.x + s * kStep, rows.stride * 2);
+    tiles.template load<4>(rows.x[s][0], kStep * 2);
     tiles.template add_product<0, 4, 6>();
     tiles.template add_product<1, 4, 7>();
     if (!two) continue;
-    tiles.template load<5>(rows.x + kTileRows * rows.stride + s * kStep, rows.stride * 2);
+    tiles.template load<5>(rows.x[s][kTileRows], kStep * 2);
     tiles.template add_product<2, 5, 6>();
     tiles.template add_product<3, 5, 7>();
   }
@@ -199,7 +203,7 @@ void multiply_tiles(Tiles& tiles, const TileRowsView& rows, const Heights& heigh
 
 /// Two panels from output `output` on. Where fewer outputs are there, the sums are kept apart.
 template <typename Tiles>
-void multiply_outputs(Tiles& tiles, const ProjectJob& job, const TileRowsView& rows,
+void multiply_outputs(Tiles& tiles, const ProjectJob& job, const TileRowsBlock& rows,
                       const Heights& heights, std::size_t row, const WeightTile* left,
                       const WeightTile* right, std::size_t steps, bool fresh, std::size_t output) {
   constexpr std::size_t kWidth = 2 * kPanelRows;
@@ -246,27 +250,16 @@ void multiply_block(Tiles& tiles, const EnteredJob<Tiles>& what, std::size_t fir
       expand_floats<Tiles>(panel, what.bf16, k, columns, weights[p]);
     }
   }
-  const auto multiply = [&](const TileRowsView& rows, std::size_t row, std::size_t p) {
-    const Heights heights = heights_from<Tiles>(job, row);
-    tiles.shape(heights.upper, heights.lower);
-    // Beside a last panel stands the same once more, whose outputs are not there.
-    multiply_outputs(tiles, job, rows, heights, row, weights[p],
-                     weights[p + 1 < panels ? p + 1 : p], steps, k == 0, first + p * kPanelRows);
-  };
-  if (job.quantized.bf16 != nullptr) {
-    // Two panels stay in the first cache while all rows pass.
-    for (std::size_t p = 0; p < panels; p += 2) {
-      for (std::size_t row = 0; row < job.rows; row += 2 * kTileRows) {
-        multiply({job.quantized.bf16 + row * job.cols + k, job.cols}, row, p);
-      }
-    }
-    return;
-  }
   TileRowsBlock rows;
   for (std::size_t row = 0; row < job.rows; row += 2 * kTileRows) {
     const Heights heights = heights_from<Tiles>(job, row);
-    round_rows<Tiles>(job, row, heights.upper + heights.lower, k, columns, rows);
-    for (std::size_t p = 0; p < panels; p += 2) multiply({rows.x[0], kTileColumns}, row, p);
+    take_rows<Tiles>(job, row, heights.upper + heights.lower, k, columns, rows);
+    tiles.shape(heights.upper, heights.lower);
+    for (std::size_t p = 0; p < panels; p += 2) {
+      // Beside a last panel stands the same once more, whose outputs are not there.
+      multiply_outputs(tiles, job, rows, heights, row, weights[p],
+                       weights[p + 1 < panels ? p + 1 : p], steps, k == 0, first + p * kPanelRows);
+    }
   }
 }
 
