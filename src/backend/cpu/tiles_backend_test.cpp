@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend on the level `amx`, on any machine: entered rows on tiles in plain C++. Kernels are
-// tested in kernels/project_test.cpp; here, whether every executor hands them rounded rows.
+// The backend on the levels `amx` and `amxint8`, on any machine: on tiles in plain C++. Kernels are
+// tested in kernels/project_test.cpp and kernels/int8_tiles_test.cpp; here, whether every executor
+// hands those of `amx` rounded rows, and whether those of `amxint8` change no bit of any.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cpu/conformance.hpp"
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/kernels/select.hpp"
 #include "backend/cpu/kernels/tiles_emulated.hpp"
+#include "backend/cpu/packing.hpp"
 #include "backend/reference/reference_backend.hpp"
 
 namespace lemma::cpu {
@@ -51,12 +54,53 @@ TEST(TilesBackend, AgreesWithTheReferenceAndGivesARowTheSameBitsInAnyCompany) {
     const RunOptions run{.schedule = one_prefill(kEntered)};
     const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
     const std::vector<float> got = rows_on_tiles(c, run.schedule, 1);
-    EXPECT_EQ("", compare(got, want, want.size() / kEntered, bound(c, true))) << c.name;
+    EXPECT_EQ("", compare(got, want, want.size() / kEntered, bound(c, EnteredRows::kBf16))) << c.name;
     if (c.program.whole_prompts) continue;
     EXPECT_TRUE(same_bits(got, rows_on_tiles(c, chunks(kEntered, {17, 3, 1}), 3))) << c.name;
     EXPECT_TRUE(same_bits(got, rows_on_tiles(c, in_company(kEntered, {5, 1, 9}), 1))) << c.name;
   }
 }
+
+#if defined(__x86_64__)
+std::vector<Case> int8_cases() {
+  std::vector<Case> cases;
+  for (const Format format : weights::kFormats) {
+    if (takes_int8(kernel_of(format))) cases.push_back(project_case(format, 512, true, 0.f));
+  }
+  for (const Format format : {Format::kQ8_0, Format::kQ4_K, Format::kQ6_K, Format::kQ2_K}) {
+    cases.push_back(mlp_case(Activation::kSilu, true, format));
+    cases.push_back(head_case(format, 0.f));
+  }
+  for (auto* family : {attention_family_cases, expert_family_cases, recurrent_family_cases,
+                       residual_family_cases}) {
+    for (Case& c : family()) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+TEST(TilesBackend, GivesTheBitsOfAvx512OnTilesOfBytes) {
+  const std::vector<base::Isa> isas = base::tested_isas();
+  if (std::find(isas.begin(), isas.end(), base::Isa::kAvx512) == isas.end()) {
+    GTEST_SKIP() << "the vectors beside the tiles are of AVX-512";
+  }
+  const KernelTable& below = kernels(base::Isa::kAvx512);
+  const KernelTable tiles = with_int8(below, kEmulatedTilesKernels);
+  const auto rows = [](const Case& c, const KernelTable& table, const Schedule& schedule,
+                       int threads) {
+    const auto backend = make_backend({.threads = threads, .kernels = &table});
+    return run_case(*backend, c, {.schedule = schedule}).rows;
+  };
+  constexpr std::uint32_t kMany = 101;  // so that experts, too, have 16 rows
+  const Schedule generated = {{Part{0, 20}}, {Part{0, 21, state::TokenClass::kGenerated}}};
+  for (const Case& c : int8_cases()) {
+    EXPECT_TRUE(
+        same_bits(rows(c, below, one_prefill(kMany), 1), rows(c, tiles, one_prefill(kMany), 2)))
+        << c.name;
+    if (c.program.whole_prompts) continue;
+    EXPECT_TRUE(same_bits(rows(c, below, generated, 1), rows(c, tiles, generated, 2))) << c.name;
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace lemma::cpu

@@ -47,9 +47,22 @@ const KernelTable* evex_vnni() {
 }
 #endif
 
+/// The kernels for AMX of int8, on tiles in plain C++, where AVX-512 is there.
+const KernelTable* emulated_amxint8() {
+#if defined(__x86_64__)
+  for (const base::Isa isa : base::tested_isas()) {
+    if (isa != base::Isa::kAvx512) continue;
+    static const KernelTable table = with_int8(kAvx512Kernels, kEmulatedTilesKernels);
+    return &table;
+  }
+#endif
+  return nullptr;
+}
+
 std::vector<Tested> tested_tables() {
   std::vector<Tested> tables = {{"emulated_amx", &emulated_amx()}};
   if (evex_vnni() != nullptr) tables.push_back({"evexvnni", evex_vnni()});
+  if (emulated_amxint8() != nullptr) tables.push_back({"emulated_amxint8", emulated_amxint8()});
   for (const base::Isa isa : base::tested_isas()) {
     tables.push_back({std::string(base::to_string(isa)), &kernels(isa)});
   }
