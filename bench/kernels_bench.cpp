@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the cpu kernels, beside what the machine can do in the same run: `memory_read` is a
 // plain read of the same amount of memory, and decode (one row) is to be read as a share of it;
-// `limit/f32`, `limit/bf16` and `limit/int8` are the units that multiply, for many rows and for
+// `limit/f32`, `limit/int16` and `limit/int8` are the units that multiply, for many rows and for
 // attention. With one thread all rates are by CPU time.
 //
 //   kernels_bench --benchmark_filter='memory_read|limit|project/avx512/.*/rows:(1|512)/'
@@ -308,8 +308,8 @@ void register_all() {
       add("limit/f32", [](auto& s, base::Isa i) { multiply_limit(s, i, run_f32_limit); });
       add("limit/int8", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int8_limit); });
     }
-    if (run_bf16_limit(isa, 1) > 0) {
-      add("limit/bf16", [](auto& s, base::Isa i) { multiply_limit(s, i, run_bf16_limit); });
+    if (run_int16_limit(isa, 1) > 0) {
+      add("limit/int16", [](auto& s, base::Isa i) { multiply_limit(s, i, run_int16_limit); });
     }
     add("quantize", quantize);
     for (const std::size_t queries : {1u, 8u, 64u, 256u}) {

@@ -36,16 +36,14 @@ __attribute__((target("avx512f,avx512vnni"))) std::size_t int8_avx512(std::size_
   return steps * kChains * 64;
 }
 
-__attribute__((target("avx512f,avx512bf16"))) std::size_t bf16_avx512(std::size_t steps) {
-  __m512 sums[kChains];
-  for (auto& sum : sums) sum = _mm512_set1_ps(1.f);
-  __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(0.25f);
+__attribute__((target("avx512f,avx512vnni"))) std::size_t int16_avx512(std::size_t steps) {
+  __m512i sums[kChains];
+  for (auto& sum : sums) sum = _mm512_setzero_si512();
+  __m512i a = _mm512_set1_epi16(3), b = _mm512_set1_epi16(1);
   for (std::size_t i = 0; i < steps; ++i) {
     asm volatile("" : "+v"(a), "+v"(b));
 #pragma GCC unroll 16
-    for (auto& sum : sums) {
-      sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-    }
+    for (auto& sum : sums) sum = _mm512_dpwssd_epi32(sum, a, b);
   }
   for (auto& sum : sums) asm volatile("" ::"v"(sum));
   return steps * kChains * 32;
@@ -86,8 +84,8 @@ std::size_t run_f32_limit(base::Isa isa, std::size_t steps) {
   if (isa == base::Isa::kAvx512) return f32_avx512(steps);
   return isa == base::Isa::kAvx2 ? f32_avx2(steps) : 0;
 }
-std::size_t run_bf16_limit(base::Isa isa, std::size_t steps) {
-  return isa == base::Isa::kAvx512Bf16 ? bf16_avx512(steps) : 0;
+std::size_t run_int16_limit(base::Isa isa, std::size_t steps) {
+  return isa == base::Isa::kAvx512 ? int16_avx512(steps) : 0;
 }
 std::size_t run_int8_limit(base::Isa isa, std::size_t steps) {
   if (isa == base::Isa::kAvx512) return int8_avx512(steps);
@@ -101,7 +99,7 @@ std::size_t run_int8_limit(base::Isa isa, std::size_t steps) {
 std::size_t lemma::cpu::run_f32_limit(base::Isa, std::size_t) {
   return 0;
 }
-std::size_t lemma::cpu::run_bf16_limit(base::Isa, std::size_t) {
+std::size_t lemma::cpu::run_int16_limit(base::Isa, std::size_t) {
   return 0;
 }
 std::size_t lemma::cpu::run_int8_limit(base::Isa, std::size_t) {

@@ -12,7 +12,7 @@ namespace lemma::cpu {
 /// Runs `steps` steps and returns the multiply-adds done; 0 where this instruction set has no such
 /// unit here.
 std::size_t run_f32_limit(base::Isa isa, std::size_t steps);
-std::size_t run_bf16_limit(base::Isa isa, std::size_t steps);
+std::size_t run_int16_limit(base::Isa isa, std::size_t steps);
 std::size_t run_int8_limit(base::Isa isa, std::size_t steps);
 
 }  // namespace lemma::cpu

@@ -179,6 +179,21 @@ inline constexpr Tolerance kBf16BothProject = 2.0 * kBf16Project;
 inline constexpr Tolerance kBf16Mlp = 2.0 * kBf16Project;
 inline constexpr Tolerance kBf16BothMlp = 2.0 * kBf16BothProject;
 
+/// Weights and activations in whole numbers of 13 bits with a scale for each 128 columns, and exact
+/// sums of 128 products, for one product.
+///
+/// 128 numbers with largest value a have the step a / 4095, so one is off by at most a / 8190, with
+/// a standard deviation of a / (4095 sqrt 12) = a / 14186. As with int8 the terms' number drops
+/// out: sigma_y / rms(y) = (a / rms) / 14186 for either side, where a / rms is 2.7 for normal
+/// numbers and sqrt(128) = 11.3 at worst, when one value rules each block: 8e-4, and sqrt(2) times
+/// that for both. Six sigma of a largest output of three rms are 2.3e-3.
+inline constexpr Tolerance kWholeProject{0.0, 2.3e-3};
+/// A feed-forward block of such products, as kInt8Mlp is made of kInt8Project.
+inline constexpr Tolerance kWholeMlp = 2.0 * kWholeProject;
+
+/// Six sigma for one output with known data, or what rounding can do at most where that is less.
+double whole_bound(std::span<const float> w, std::span<const float> x) noexcept;
+
 /// Six sigma for one output with known data, or what rounding can do at most where that is less.
 /// `both`: weights are rounded as well as activations.
 double bf16_bound(std::span<const float> w, std::span<const float> x, bool both) noexcept;

@@ -51,12 +51,6 @@ bool request_tiles() noexcept {
   return ::syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
 
-// By the vendor's name, "AuthenticAMD".
-bool made_by_amd() noexcept {
-  const Registers r = cpuid(0, 0);
-  return r.ebx == 0x68747541u && r.edx == 0x69746e65u && r.ecx == 0x444d4163u;
-}
-
 CpuFeatures detect() noexcept {
   CpuFeatures f;
   const Registers basic = cpuid(1, 0);
@@ -80,7 +74,6 @@ CpuFeatures detect() noexcept {
     f.avx512vnni = bit(extended.ecx, 11);
     f.avx512bf16 = bit(more.eax, 5);
   }
-  f.fast_bf16 = f.avx512bf16 && made_by_amd();
   if (saves(0x60000) && bit(extended.edx, 24) && request_tiles()) {  // tile configuration and data
     f.amx_tile = true;
     f.amx_int8 = bit(extended.edx, 25);
@@ -111,9 +104,8 @@ CpuFeatures detect() noexcept {
 
 #endif
 
-constexpr Isa kAllIsas[] = {Isa::kScalar,      Isa::kAvx2,       Isa::kAvxVnni, Isa::kAvx512,
-                            Isa::kAvx512Mixed, Isa::kAvx512Bf16, Isa::kAmxInt8, Isa::kAmx,
-                            Isa::kNeon};
+constexpr Isa kAllIsas[] = {Isa::kScalar,  Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
+                            Isa::kAmxInt8, Isa::kAmx,  Isa::kNeon};
 
 bool allows(const CpuFeatures& f, Isa isa) noexcept {
   switch (isa) {
@@ -126,9 +118,6 @@ bool allows(const CpuFeatures& f, Isa isa) noexcept {
     case Isa::kAvx512:
       return allows(f, Isa::kAvx2) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq &&
              f.avx512vnni;
-    case Isa::kAvx512Mixed:
-    case Isa::kAvx512Bf16:
-      return allows(f, Isa::kAvx512) && f.avx512bf16;
     case Isa::kAmxInt8:
       return allows(f, Isa::kAvx512) && f.avx512vbmi && f.amx_tile && f.amx_int8;
     case Isa::kAmx:
@@ -151,10 +140,6 @@ std::string_view to_string(Isa isa) noexcept {
       return "avxvnni";
     case Isa::kAvx512:
       return "avx512";
-    case Isa::kAvx512Mixed:
-      return "avx512mixed";
-    case Isa::kAvx512Bf16:
-      return "avx512bf16";
     case Isa::kAmxInt8:
       return "amxint8";
     case Isa::kAmx:
@@ -183,8 +168,7 @@ Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
   if (cap.empty()) {
     Isa best = Isa::kScalar;
     for (const Isa isa : available) {
-      if (isa == Isa::kAmxInt8 || isa == Isa::kAmx || isa == Isa::kAvx512Bf16) continue;
-      if (isa == Isa::kAvx512Mixed && !features.fast_bf16) continue;
+      if (isa == Isa::kAmxInt8 || isa == Isa::kAmx) continue;
       best = isa;
     }
     return best;
@@ -203,7 +187,6 @@ Isa choose_isa(const CpuFeatures& features, std::string_view cap) {
 
 std::vector<Isa> tested_isas() {
   std::vector<Isa> isas = available_isas(cpu_features());
-  std::erase(isas, Isa::kAvx512Mixed);
   const char* const amx = std::getenv("LEMMA_TEST_AMX");
   if (amx == nullptr || std::string_view(amx) != "1") {
     std::erase(isas, Isa::kAmxInt8);
@@ -230,7 +213,6 @@ std::string describe(const CpuFeatures& f) {
       {f.avx512vnni, "avx512vnni"},
       {f.avx512vbmi, "avx512vbmi"},
       {f.avx512bf16, "avx512bf16"},
-      {f.fast_bf16, "(faster than f32)"},
       {f.amx_tile, "amx_tile"},
       {f.amx_int8, "amx_int8"},
       {f.amx_bf16, "amx_bf16"},

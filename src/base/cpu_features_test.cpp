@@ -77,14 +77,11 @@ TEST(CpuFeatures, ChooseAvxVnniWhereThereIsNoAvx512) {
   EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512);
 }
 
-TEST(CpuFeatures, ChooseBf16AndTilesOnlyWhenAskedFor) {
+TEST(CpuFeatures, ChooseTilesOnlyWhenAskedFor) {
   CpuFeatures f = avx512_machine();
-  f.avx512bf16 = f.amx_tile = f.amx_bf16 = true;
-  EXPECT_THAT(available_isas(f), ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512,
-                                             Isa::kAvx512Mixed, Isa::kAvx512Bf16, Isa::kAmx));
+  f.amx_tile = f.amx_bf16 = true;
+  EXPECT_THAT(available_isas(f), ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx));
   EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512);
-  EXPECT_EQ(choose_isa(f, "avx512mixed"), Isa::kAvx512Mixed);
-  EXPECT_EQ(choose_isa(f, "avx512bf16"), Isa::kAvx512Bf16);
   EXPECT_EQ(choose_isa(f, "amx"), Isa::kAmx);
 }
 
@@ -100,14 +97,6 @@ TEST(CpuFeatures, ChooseTilesOfBytesOnlyWhenAskedFor) {
     less.*missing = false;
     EXPECT_THAT(available_isas(less), ElementsAre(Isa::kScalar, Isa::kAvx2, Isa::kAvx512));
   }
-}
-
-TEST(CpuFeatures, ChooseBf16ForItsWeightsWhereItIsFast) {
-  CpuFeatures f = avx512_machine();
-  f.avx512bf16 = f.fast_bf16 = true;
-  EXPECT_EQ(choose_isa(f, ""), Isa::kAvx512Mixed);
-  EXPECT_EQ(choose_isa(f, "avx512"), Isa::kAvx512);
-  EXPECT_THAT(describe(f), HasSubstr("avx512bf16 (faster than f32)"));
 }
 
 TEST(CpuFeatures, RefuseACapThatIsUnknownOrAbsentAndListWhatThereIs) {

@@ -169,11 +169,11 @@ void Parser::machine(ModelOptions& options) {
        {"fp8", KvFormat::kFp8}},
       fmt::format("format of keys and values in the state; fp8 is DeepSeek V4's (default {})",
                   options.kv == KvFormat::kF32 ? "f32" : "f16"));
-  word<NumericsMode>("--numerics", options.numerics,
-                     {{"fast", NumericsMode::kFast}, {"strict", NumericsMode::kStrict}},
-                     "fast: activations may be rounded, to int8 for quantized weights and to bf16 "
-                     "for BF16 ones; strict: they "
-                     "stay f32 (default fast)");
+  word<NumericsMode>(
+      "--numerics", options.numerics,
+      {{"fast", NumericsMode::kFast}, {"strict", NumericsMode::kStrict}},
+      "fast: activations may be rounded, to int8 for quantized weights, entered ones "
+      "to 13 bits for F16 and BF16 weights; strict: they stay f32 (default fast)");
   flag("--no-repack", options.no_repack,
        "start at once: weights stay in the file's layout and are turned into the kernels' as they "
        "are used; the same results, each step somewhat slower");

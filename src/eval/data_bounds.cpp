@@ -37,8 +37,10 @@ void each_output(const weights::Matrix& matrix, const Body& body) {
 double bound(const weights::Matrix& matrix, Rounding rounds, std::span<const float> w,
              std::span<const float> x) {
   if (rounds.int8 && weights::traits(matrix.format).block_elements > 1)
-    return algorithm::tolerance::int8_bound(w, x);  // bf16 rounds less
-  if (!rounds.bf16 || matrix.format == weights::Format::kF32) return 0.0;
+    return algorithm::tolerance::int8_bound(w, x);  // all else rounds less
+  if (matrix.format == weights::Format::kF32) return 0.0;
+  if (rounds.whole) return algorithm::tolerance::whole_bound(w, x);
+  if (!rounds.bf16) return 0.0;
   return algorithm::tolerance::bf16_bound(w, x, matrix.format != weights::Format::kBF16);
 }
 
@@ -83,6 +85,7 @@ DataBounds::Product DataBounds::product(backend::WeightId weight, const std::vec
 Rounding DataBounds::rounding() const {
   Rounding rounds = rounds_[next_];
   rounds.bf16 &= entered_;
+  rounds.whole &= entered_;
   rounds.whole_attention &= entered_;
   return rounds;
 }

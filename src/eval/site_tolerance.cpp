@@ -21,12 +21,14 @@ namespace tolerance = algorithm::tolerance;
 
 constexpr Tolerance kExact{};
 
-/// What rounding to bf16 adds. Where rows are rounded to int8 as well, that is far less.
-Tolerance bf16_project(Rounding rounds) {
+/// What rounding of entered rows adds. Where rows are rounded to int8 as well, that is far less.
+Tolerance rounded_project(Rounding rounds) {
+  if (rounds.whole) return tolerance::kWholeProject;
   if (!rounds.bf16) return {};
   return rounds.both ? tolerance::kBf16BothProject : tolerance::kBf16Project;
 }
-Tolerance bf16_mlp(Rounding rounds) {
+Tolerance rounded_mlp(Rounding rounds) {
+  if (rounds.whole) return tolerance::kWholeMlp;
   if (!rounds.bf16) return {};
   return rounds.both ? tolerance::kBf16BothMlp : tolerance::kBf16Mlp;
 }
@@ -41,7 +43,7 @@ Tolerance whole_attention(Rounding rounds) {
 /// does not compile without a thought about its rounding.
 Tolerance own_tolerance(const backend::Operation& operation, std::size_t index, Rounding rounds) {
   const bool int8 = rounds.int8;
-  const Tolerance rounded = bf16_project(rounds), rounded_block = bf16_mlp(rounds);
+  const Tolerance rounded = rounded_project(rounds), rounded_block = rounded_mlp(rounds);
   const Tolerance attend = tolerance::kAttend + whole_attention(rounds);
   const auto product = [&](std::uint64_t k) {
     return int8 ? tolerance::kInt8Project : tolerance::project(k) + rounded;
@@ -112,7 +114,7 @@ Tolerance inherited(std::uint32_t layers, Rounding rounds, const ToleranceOption
   if (options.teacher_forced) return {};
   Tolerance sum = tolerance::hidden(layers);
   const Tolerance block =
-      rounds.int8 ? tolerance::kInt8Mlp : bf16_mlp(rounds) + whole_attention(rounds);
+      rounds.int8 ? tolerance::kInt8Mlp : rounded_mlp(rounds) + whole_attention(rounds);
   sum = sum + std::sqrt(double(std::max(layers, 1u))) * block;
   switch (options.state) {
     case algorithm::RowFormat::kF32:
@@ -137,6 +139,7 @@ Rounding rounding_of(const backend::Placement& placement, const ToleranceOptions
   Rounding rounds;
   rounds.int8 = options.int8 && placement.operation != "embed" && is_quantized(placement.format);
   rounds.bf16 = placement.implementation.find("x bf16") != std::string::npos;
+  rounds.whole = placement.implementation.find("x int13") != std::string::npos;
   rounds.whole_attention =
       placement.implementation.find("13-bit whole numbers entered") != std::string::npos;
   rounds.both = rounds.bf16 && placement.format != weights::traits(weights::Format::kBF16).name;

@@ -11,9 +11,9 @@
 // the tolerance of activations of that width on top. Teacher forcing needs none of this: inputs and
 // state are equal, and data_bounds.hpp adds what int8 activations may do to the very data, where it
 // knows (project, mlp); other products of quantized weights keep their int8 tolerance. Choices have
-// no tolerance of their own. Products of 16-bit weights whose entered rows are rounded to bf16 are
-// treated in the same way, with tolerances of bf16, and attention of entered rows in whole numbers
-// with its own.
+// no tolerance of their own. Products of 16-bit weights whose entered rows are rounded, to whole
+// numbers or to bf16, are treated in the same way, with tolerances of their own, and attention of
+// entered rows in whole numbers with its own.
 //
 // Where rounding errors have gone through layers, only their mean square can be foreseen: a norm
 // may blow up a row that cancelled, and no largest error holds for all rows. The int8 tolerances
@@ -37,10 +37,11 @@ struct Rounding {
   bool int8 = false;
   bool bf16 = false;             ///< entered rows alone
   bool both = false;             ///< bf16: weights as well
+  bool whole = false;            ///< entered rows and weights, to whole numbers of 13 bits
   bool whole_attention = false;  ///< attention of entered rows in whole numbers
-  explicit operator bool() const noexcept { return int8 || bf16 || whole_attention; }
+  explicit operator bool() const noexcept { return int8 || bf16 || whole || whole_attention; }
   friend Rounding operator|(Rounding a, Rounding b) noexcept {
-    return {a.int8 || b.int8, a.bf16 || b.bf16, a.both || b.both,
+    return {a.int8 || b.int8, a.bf16 || b.bf16, a.both || b.both, a.whole || b.whole,
             a.whole_attention || b.whole_attention};
   }
 };

@@ -17,8 +17,11 @@
 
 #include "algorithm/tolerance.hpp"
 #include "backend/backend.hpp"
+#include "backend/cpu/kernels/kernels.hpp"
 
 namespace lemma::backend::conformance {
+
+using cpu::EnteredRows;
 
 /// A weight of a case.
 struct CaseWeight {
@@ -33,8 +36,9 @@ struct Case {
   Program program;   ///< weight ids are indexes into `weights`
   std::string site;  ///< the site to compare; "logits" for the head's
   algorithm::Tolerance tolerance;
-  /// On a level that rounds what meets F16 and BF16 weights to bf16, and those weights with it.
-  algorithm::Tolerance rounded = tolerance;
+  /// On a level that rounds what meets F16 and BF16 weights, and those weights with it: to bf16, or
+  /// to whole numbers.
+  algorithm::Tolerance bf16 = tolerance, whole = tolerance;
 };
 
 /// The same case in a plan that also has a weight of 16 bits, which nothing uses: attention of a
@@ -45,7 +49,7 @@ Case beside_f16(Case c);
 algorithm::Tolerance whole_attention_bound(const Case& c);
 
 /// How far `c` may be off on a level of kernels.
-algorithm::Tolerance bound(const Case& c, bool rounds_to_bf16);
+algorithm::Tolerance bound(const Case& c, EnteredRows entered);
 
 /// Random weights and the operations around them.
 class CaseBuilder {

@@ -81,7 +81,7 @@ Tensor CaseBuilder::project(Tensor in, std::uint32_t width, Format format) {
 
 Case CaseBuilder::finish(Tensor site, Tolerance tolerance) {
   case_.site = case_.program.tensors[static_cast<std::size_t>(site.id)].name;
-  case_.tolerance = case_.rounded = tolerance;
+  case_.tolerance = case_.bf16 = case_.whole = tolerance;
   return std::move(case_);
 }
 
@@ -89,21 +89,37 @@ Case CaseBuilder::finish(Tensor site, Tolerance tolerance) {
 // 2^-8 / sqrt 3 = 1.6e-3. Weights and activations both do: 2.3e-3 of the output's size.
 // tolerance::kInt8Project is made of 1.3e-2, with the same margins.
 constexpr double kBf16OfInt8 = 0.18;
+// tolerance::kWholeProject to kInt8Project, which are made alike.
+constexpr double kWholeOfInt8 = 0.09;
+
+/// Sets the tolerances of a case whose 16-bit weights meet rounded rows.
+void round_entered(Case& done, Tolerance exact, Tolerance int8) {
+  done.bf16 = exact + kBf16OfInt8 * int8;
+  done.whole = exact + kWholeOfInt8 * int8;
+}
 
 Case CaseBuilder::finish(Tensor site, Format format, Tolerance exact, Tolerance int8) {
   Case done = finish(site, is_float(format) ? exact : int8);
-  if (format != Format::kF32 && is_float(format)) done.rounded = exact + kBf16OfInt8 * int8;
+  if (format != Format::kF32 && is_float(format)) round_entered(done, exact, int8);
   return done;
 }
 
-Tolerance bound(const Case& c, bool rounds_to_bf16) {
-  return rounds_to_bf16 ? c.rounded : c.tolerance;
+Tolerance bound(const Case& c, EnteredRows entered) {
+  switch (entered) {
+    case EnteredRows::kBf16:
+      return c.bf16;
+    case EnteredRows::kWhole:
+      return c.whole;
+    case EnteredRows::kAsGenerated:
+      break;
+  }
+  return c.tolerance;
 }
 
 Case CaseBuilder::finish_with_logits(Tolerance tolerance) {
   case_.site = "logits";
   case_.program.vocabulary = kVocabulary;
-  case_.tolerance = case_.rounded = tolerance;
+  case_.tolerance = case_.bf16 = case_.whole = tolerance;
   return std::move(case_);
 }
 
@@ -218,7 +234,7 @@ Case head_case(Format format, float softcap) {
   Case done =
       b.finish_with_logits(is_float(format) ? tolerance::head(256) : tolerance::kInt8Project);
   if (is_float(format) && format != Format::kF32) {
-    done.rounded = tolerance::head(256) + kBf16OfInt8 * tolerance::kInt8Project;
+    round_entered(done, tolerance::head(256), tolerance::kInt8Project);
   }
   return done;
 }
@@ -288,7 +304,7 @@ Case decoder_case(Format format) {
                        std::sqrt(5.0 * layers + 1.0) * tolerance::kInt8Project.absolute_of_max};
   Case done = b.finish_with_logits(is_float(format) ? tolerance::logits(layers) : int8);
   if (is_float(format) && format != Format::kF32) {
-    done.rounded = tolerance::logits(layers) + kBf16OfInt8 * int8;
+    round_entered(done, tolerance::logits(layers), int8);
   }
   return done;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backend/cpu/kernels/project_whole.hpp"
 #include "base/check.hpp"
 #include "base/pause.hpp"
 
@@ -17,35 +18,27 @@ constexpr std::size_t kLittleWork = std::size_t{1} << 16;
 
 constexpr std::size_t kNoItem = ~std::size_t{0};
 
-/// See Context::reads_rounded.
-bool rounded(const KernelTable& kernels, const Weight& weight) noexcept {
+/// Whether the weight's products read rows in int8, or bf16 beside it.
+bool reads_int8(const KernelTable& kernels, const Weight& weight) noexcept {
   if (weight.product == Product::kInt8) return true;
   return kernels.bf16_rows && weight.product == Product::kFloat &&
          weight.kernel != WeightKernel::kF32 && weight.matrix.cols % kGroup == 0;
 }
 
-/// The widest input of any product that takes int8 activations.
-std::size_t widest_quantized(const KernelTable& kernels, const backend::Program& program,
-                             const std::deque<Weight>& weights) {
-  std::size_t widest = 0;
-  const auto consider = [&](backend::WeightId id) {
-    if (id == backend::kNoWeight) return;
-    const Weight& weight = weights[static_cast<std::size_t>(id)];
-    if (!rounded(kernels, weight)) return;
-    widest = std::max<std::size_t>(widest, weight.matrix.cols);
-  };
+/// Calls body(weight, input) for the products of a program that share rounded rows.
+template <typename Body>
+void each_product(const backend::Program& program, const Body& body) {
   for (const backend::Operation& operation : program.operations) {
     if (const auto* project = std::get_if<backend::Project>(&operation)) {
-      for (const auto& output : project->outputs) consider(output.weight);
+      for (const auto& output : project->outputs) body(output.weight, project->in);
     } else if (const auto* mlp = std::get_if<backend::Mlp>(&operation)) {
-      consider(mlp->gate);
-      consider(mlp->up);
+      body(mlp->gate, mlp->in);
+      body(mlp->up, mlp->in);
     } else if (const auto* experts = std::get_if<backend::Experts>(&operation)) {
-      consider(experts->gate);
-      consider(experts->up);
+      body(experts->gate, experts->in);
+      body(experts->up, experts->in);
     }
   }
-  return widest;
 }
 
 /// Whether the class of a token changes how any of the weights is multiplied.
@@ -60,13 +53,18 @@ bool token_classes_differ(const KernelTable& kernels, const std::deque<Weight>& 
 }  // namespace
 
 QuantizedBuffer::QuantizedBuffer(const KernelTable& kernels, std::size_t max_rows,
-                                 std::size_t max_cols) {
+                                 std::size_t max_cols, std::size_t whole_cols) {
   const std::size_t codes = (max_rows * max_cols + 63) / 64 * 64;
   const std::size_t groups = max_rows * (max_cols / kGroup);
   const std::size_t all = codes + groups * (2 * sizeof(float) + 3 * sizeof(std::int32_t));
   const std::size_t halves = (all + 63) / 64 * 64;
   const std::size_t bf16 = kernels.bf16_rows ? max_rows * max_cols * sizeof(std::uint16_t) : 0;
-  memory_ = base::AlignedBuffer::uninitialized(bf16 > 0 ? halves + bf16 : all);
+  const std::size_t lines = (halves + bf16 + 63) / 64 * 64;
+  const std::size_t whole = whole_cols > 0 ? max_rows * whole_row_bytes(whole_cols) : 0;
+  memory_ = base::AlignedBuffer::uninitialized(whole > 0  ? lines + whole
+                                               : bf16 > 0 ? halves + bf16
+                                                          : all);
+  if (whole > 0) start_.whole = memory_.data() + lines;
   if (bf16 > 0) start_.bf16 = reinterpret_cast<std::uint16_t*>(memory_.data() + halves);
   start_.codes = reinterpret_cast<std::int8_t*>(memory_.data());
   start_.scales = reinterpret_cast<float*>(memory_.data() + codes);
@@ -77,9 +75,12 @@ QuantizedBuffer::QuantizedBuffer(const KernelTable& kernels, std::size_t max_row
 QuantizedRows QuantizedBuffer::rows(std::size_t cols, std::size_t row,
                                     std::size_t col) const noexcept {
   const std::size_t group = row * (cols / kGroup) + col / kGroup;
-  return {start_.codes + row * cols + col, start_.scales + group, start_.scaled_sums + group,
+  return {start_.codes + row * cols + col,
+          start_.scales + group,
+          start_.scaled_sums + group,
           start_.sums + group * 3,
-          start_.bf16 == nullptr ? nullptr : start_.bf16 + row * cols + col};
+          start_.bf16 == nullptr ? nullptr : start_.bf16 + row * cols + col,
+          start_.whole == nullptr ? nullptr : start_.whole + row * whole_row_bytes(cols)};
 }
 
 std::size_t cut_rows(const backend::Step& step, std::uint32_t rows,
@@ -118,12 +119,48 @@ Context::Context(const KernelTable& table, base::ThreadPool& threads,
     cos_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
     sin_.emplace_back(std::size_t{rows} * (rope.rotary_dim / 2));
   }
-  const std::size_t widest = widest_quantized(table, recorded, held);
-  for (Memo& memo : memos_) memo.buffer = QuantizedBuffer(table, rows, widest);
+  note_forms();
+}
+
+/// Which forms the products read, and memory for the widest rows of each.
+void Context::note_forms() {
+  forms_.resize(program.tensors.size());
+  std::size_t widest = 0, widest_whole = 0;
+  each_product(program, [&](backend::WeightId id, backend::Tensor in) {
+    if (id == backend::kNoWeight) return;
+    const Weight& read = weight(id);
+    Forms& forms = forms_[static_cast<std::size_t>(in.id)];
+    if (reads_int8(kernels, read)) {
+      forms.int8 = true;
+      widest = std::max<std::size_t>(widest, read.matrix.cols);
+    }
+    if (read.entered == EnteredRows::kWhole) {
+      forms.whole = true;
+      widest_whole = std::max<std::size_t>(widest_whole, read.matrix.cols);
+    }
+  });
+  for (Memo& memo : memos_) memo.buffer = QuantizedBuffer(kernels, max_rows, widest, widest_whole);
 }
 
 bool Context::reads_rounded(backend::WeightId id) const noexcept {
-  return rounded(kernels, weight(id));
+  return reads_int8(kernels, weight(id)) || weight(id).entered == EnteredRows::kWhole;
+}
+
+bool Context::rounds(backend::Tensor tensor) const noexcept {
+  const Forms& forms = forms_[static_cast<std::size_t>(tensor.id)];
+  return forms.int8 || (forms.whole && enters_);
+}
+
+void Context::round_rows(backend::Tensor tensor, std::size_t begin, std::size_t end,
+                         const QuantizedBuffer& to) noexcept {
+  const Forms& forms = forms_[static_cast<std::size_t>(tensor.id)];
+  const std::size_t cols = tensor.width;
+  // Groups of int8 do not see row ends, so consecutive rows are one long row.
+  if (forms.int8)
+    kernels.quantize(arena.row(tensor, begin), (end - begin) * cols, to.rows(cols, begin));
+  if (!forms.whole || !enters_) return;
+  for (std::size_t r = begin; r < end; ++r)
+    kernels.round_whole(arena.row(tensor, r), cols, to.rows(cols, r).whole);
 }
 
 void Context::begin(const backend::Step& step) noexcept {
@@ -134,11 +171,13 @@ void Context::begin(const backend::Step& step) noexcept {
   std::fill_n(failed_.begin(), step.tokens.size(), kNowhere);
   for (Memo& memo : memos_) memo.tensor = -1;
   run_count_ = 0;
+  enters_ = false;
   block_count_ = cut_rows(step, kRowBlock, blocks_);
   for (std::size_t s = 0; s < step.segments.size(); ++s) {
     const backend::Segment& segment = step.segments[s];
     std::fill_n(segment_of_.begin() + segment.first_row, segment.rows,
                 static_cast<std::uint32_t>(s));
+    enters_ |= segment.token_class == state::TokenClass::kEntered;
     const std::size_t token_class =
         classes_differ_ ? static_cast<std::size_t>(segment.token_class) : 0;
     if (run_count_ > 0 && runs_[run_count_ - 1].token_class == token_class) {
@@ -187,7 +226,7 @@ const QuantizedBuffer* Context::find_quantized(backend::Tensor tensor) const noe
 QuantizedRows Context::quantized(backend::Tensor tensor) noexcept {
   if (const QuantizedBuffer* found = find_quantized(tensor)) return found->rows(tensor.width);
   const QuantizedBuffer& buffer = begin_quantized(tensor);
-  quantize(arena.data(tensor), rows(), tensor.width, buffer);
+  each_rows([&](std::size_t begin, std::size_t end) { round_rows(tensor, begin, end, buffer); });
   return buffer.rows(tensor.width);
 }
 

@@ -78,12 +78,15 @@ class Meetings {
   std::vector<std::atomic<std::uint32_t>> done_;
 };
 
-/// Memory for the int8 form of [max_rows, cols], and for their bf16 form where `kernels` read it.
+/// Memory for the int8 form of [max_rows, cols], for their bf16 form where `kernels` read it, and
+/// for the whole numbers of [max_rows, whole_cols].
 class QuantizedBuffer {
  public:
   QuantizedBuffer() = default;
-  QuantizedBuffer(const KernelTable& kernels, std::size_t max_rows, std::size_t max_cols);
-  /// The part for rows of `cols` elements, beginning at column `col` of row `row`.
+  QuantizedBuffer(const KernelTable& kernels, std::size_t max_rows, std::size_t max_cols,
+                  std::size_t whole_cols = 0);
+  /// The part for rows of `cols` elements, beginning at column `col` of row `row`; that of whole
+  /// numbers at the row.
   QuantizedRows rows(std::size_t cols, std::size_t row = 0, std::size_t col = 0) const noexcept;
   bool empty() const noexcept { return memory_.empty(); }
   std::size_t bytes() const noexcept { return memory_.size(); }
@@ -134,8 +137,15 @@ class Context {
   std::span<const float> cos(std::uint32_t rope, std::size_t row) const noexcept;
   std::span<const float> sin(std::uint32_t rope, std::size_t row) const noexcept;
 
-  /// Whether the weight's products read rows that were rounded before: to int8, or to bf16.
+  /// Whether the weight's products read rows that were rounded before.
   bool reads_rounded(backend::WeightId id) const noexcept;
+  /// Whether any row of the running step was entered.
+  bool enters() const noexcept { return enters_; }
+  /// Whether rows of `tensor` are rounded in the running step: to whole numbers only entered ones.
+  bool rounds(backend::Tensor tensor) const noexcept;
+  /// Rounds rows [begin, end) of `tensor` to the forms that its products read.
+  void round_rows(backend::Tensor tensor, std::size_t begin, std::size_t end,
+                  const QuantizedBuffer& to) noexcept;
   /// The rows of `tensor` in int8 form, made at the first call of a step.
   QuantizedRows quantized(backend::Tensor tensor) noexcept;
   /// The buffer that holds them already, or null.
@@ -224,6 +234,7 @@ class Context {
     std::atomic<std::size_t> done{0};
   };
 
+  void note_forms();
   void turn_angles() noexcept;
   Share& share(std::size_t phase, std::size_t thread) noexcept;
   std::size_t take(std::size_t phase, std::size_t thread) noexcept;
@@ -239,7 +250,12 @@ class Context {
   std::vector<ClassRun> runs_;
   std::vector<RowBlock> blocks_;
   std::size_t run_count_ = 0, block_count_ = 0;
-  bool classes_differ_ = false;
+  bool classes_differ_ = false, enters_ = false;
+  /// What products round a tensor's rows to, by id: to int8 (and bf16), to whole numbers.
+  struct Forms {
+    bool int8 = false, whole = false;
+  };
+  std::vector<Forms> forms_;
   std::vector<algorithm::RopeTable> ropes_;
   std::vector<std::vector<float>> cos_, sin_;  ///< by rope: [max_rows, R/2]
   std::array<Memo, 2> memos_;  ///< two: parallel branches read the same rows around other products

@@ -71,8 +71,8 @@ class CpuBackend final : public backend::Backend {
     weights_.push_back(
         make_weight(std::move(matrix), use, numerics_, pack ? &memory_ : nullptr, pool_));
     Weight& weight = weights_.back();
-    weight.bf16 = (weight.product == Product::kFloat || weight.product == Product::kInt8) &&
-                  kernels_.rounds_to_bf16[static_cast<std::size_t>(weight.kernel)];
+    if (weight.product == Product::kFloat || weight.product == Product::kInt8)
+      weight.entered = kernels_.entered[static_cast<std::size_t>(weight.kernel)];
     if (stays && weight.mapped()) {
       weight.scattered = true;
       base::expect_scattered_reads({weight.matrix.bytes, weight.matrix.size_bytes()});

@@ -174,12 +174,13 @@ class CpuBackendTest : public ::testing::TestWithParam<base::Isa> {
   CpuOptions options(int threads = 1, Numerics numerics = Numerics::kFast) const {
     return {.threads = threads, .isa = GetParam(), .numerics = numerics};
   }
-  /// Whether entered rows of F16 and BF16 weights are rounded to bf16 on this level.
-  bool rounds() const {
-    return GetParam() == base::Isa::kAvx512Bf16 || GetParam() == base::Isa::kAmx;
+  /// What entered rows of F16 and BF16 weights are rounded to on this level.
+  EnteredRows entered() const {
+    return kernels(GetParam()).entered[static_cast<std::size_t>(WeightKernel::kF16)];
   }
+  bool rounds() const { return entered() != EnteredRows::kAsGenerated; }
   algorithm::Tolerance bound(const Case& c) const {
-    return backend::conformance::bound(c, rounds()) + attention_bound(c);
+    return backend::conformance::bound(c, entered()) + attention_bound(c);
   }
   algorithm::Tolerance attention_bound(const Case& c) const {
     if (kernels(GetParam()).whole_attention == nullptr) return {};

@@ -143,9 +143,7 @@ void CpuExecutable::run_rows(const Stage& stage, const QuantizedBuffer* to, std:
     static_cast<RowExecutor&>(*planned_[i].executor).run_rows(context_, begin, end);
   }
   if (to == nullptr) return;
-  const std::size_t cols = stage.quantized.width;
-  context_.kernels.quantize(context_.arena.row(stage.quantized, begin), (end - begin) * cols,
-                            to->rows(cols, begin));
+  context_.round_rows(stage.quantized, begin, end, *to);
 }
 
 void CpuExecutable::run_stage(const Stage& stage) noexcept {

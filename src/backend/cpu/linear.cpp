@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "algorithm/linear.hpp"
+#include "backend/cpu/kernels/project_whole.hpp"
 #include "backend/cpu/packing.hpp"
 #include "base/check.hpp"
 #include "base/mapped_file.hpp"
@@ -115,7 +116,7 @@ std::string formats(std::initializer_list<const Linear*> linears) {
 Linear::Linear(const Context& context, backend::WeightId weight, backend::WeightId bias,
                float clamp)
     : weight_(&context.weight(weight)), bias_(context.vector(bias)), clamp_(clamp) {
-  exact_ = weight_->bf16 && feeds_route(context.program, weight);
+  exact_ = weight_->entered != EnteredRows::kAsGenerated && feeds_route(context.program, weight);
   LEMMA_CHECK(weight_->product != Product::kNone);
   LEMMA_CHECK(bias_.empty() || bias_.size() == outputs());
   if (weight_->mapped()) scratch_ = &context.shared<PanelScratch>({largest_piece(context)});
@@ -213,6 +214,8 @@ void Linear::multiply(const KernelTable& kernels, const ProductInput& in, const 
                      in.quantized.scaled_sums + groups, in.quantized.sums + groups * 3};
   }
   if (in.quantized.bf16 != nullptr) job.quantized.bf16 = in.quantized.bf16 + run.first * cols();
+  if (in.quantized.whole != nullptr)
+    job.quantized.whole = in.quantized.whole + run.first * whole_row_bytes(cols());
   kernels.project[static_cast<std::size_t>(weight_->kernel)][exact_ ? 1 : run.token_class](job);
 }
 

@@ -70,6 +70,8 @@ class Linear {
   /// How it runs, as Weight::describe() says it.
   std::string describe() const { return weight_->describe(exact_); }
   bool wants_int8() const noexcept { return weight_->product == Product::kInt8; }
+  /// Whether entered rows are read in whole numbers where somebody has rounded them.
+  bool wants_whole() const noexcept { return weight_->entered == EnteredRows::kWhole; }
 
   /// Says that the weight's rows [first, first + count) will be read soon. Of use where they stay
   /// in the file and others are not read.
@@ -104,7 +106,7 @@ class Linear {
   PanelScratch* scratch_ = nullptr;  ///< of a mapped weight
   std::span<const float> bias_;
   float clamp_ = 0.f;
-  bool exact_ = false;  ///< what is chosen by its outputs is not left to rows rounded to bf16
+  bool exact_ = false;  ///< what is chosen by its outputs is not left to rounded rows
 };
 
 /// How several products run, and the formats of their weights, each named once. Those that are not

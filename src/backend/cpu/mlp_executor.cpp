@@ -13,7 +13,8 @@
 namespace lemma::cpu {
 namespace {
 
-/// Memory of an MLP, shared by the layers. Shape: hidden width, and 1 if hidden rows are int8.
+/// Memory of an MLP, shared by the layers. Shape: hidden width, and whether hidden rows are int8 or
+/// whole numbers.
 struct MlpScratch {
   MlpScratch(const Context& context, std::span<const std::size_t> shape) {
     const std::size_t rows = context.max_rows;
@@ -24,6 +25,7 @@ struct MlpScratch {
       quantized = QuantizedBuffer(context.kernels, rows, shape[0]);
     } else {
       hidden = base::AlignedBuffer::uninitialized(rows * shape[0] * sizeof(float));
+      if (shape[2] != 0) quantized = QuantizedBuffer(context.kernels, rows, 0, shape[0]);
     }
   }
   std::size_t bytes() const noexcept {
@@ -33,14 +35,16 @@ struct MlpScratch {
 
   std::vector<std::vector<float>> threads;  ///< [2, max_rows, 64] of each
   std::vector<float> products;              ///< [2, few rows, F]: up's and gate's
-  QuantizedBuffer quantized;                ///< [max_rows, F]: hidden rows in int8, or
-  base::AlignedBuffer hidden;               ///< the same in f32
+  QuantizedBuffer quantized;                ///< [max_rows, F]: hidden rows in int8, and
+  base::AlignedBuffer hidden;  ///< otherwise in f32, and entered ones in `quantized` too
 };
 
 /// gate, up and activation are one phase: a chunk of hidden elements is finished, and rounded to
 /// int8 if the down projection reads that, while it is in the cache. The down projection is the
-/// next. For a few rows memory is what counts, and the longer it is read in order the better: there
-/// all chunks of up come before all of gate, and who makes a chunk's second product finishes it.
+/// next; rows that it reads in whole numbers are rounded in between, since 128 columns share a
+/// scale. For a few rows memory is what counts, and the longer it is read in order the better:
+/// there all chunks of up come before all of gate, and who makes a chunk's second product finishes
+/// it.
 class MlpExecutor final : public PhasedExecutor {
  public:
   MlpExecutor(const backend::Mlp& op, const Context& context)
@@ -54,18 +58,21 @@ class MlpExecutor final : public PhasedExecutor {
     LEMMA_CHECK(down_.cols() == up_.outputs() && up_.cols() == op.in.width);
     LEMMA_CHECK(!gated_ || gate_.outputs() == up_.outputs());
     LEMMA_CHECK(!op.hidden || op.hidden.width == up_.outputs());
-    scratch_ = &context.shared<MlpScratch>({up_.outputs(), down_.wants_int8() ? 1u : 0u});
+    scratch_ = &context.shared<MlpScratch>(
+        {up_.outputs(), down_.wants_int8() ? 1u : 0u, down_.wants_whole() ? 1u : 0u});
     made_ = Meetings(up_.chunks());
   }
 
   std::size_t begin(Context& context, Phases& phases) noexcept override {
     in_ = rounding_.begin(context);
     hidden_ = {reinterpret_cast<const float*>(scratch_->hidden.data()), {}, context.runs()};
-    if (down_.wants_int8()) hidden_.quantized = scratch_->quantized.rows(down_.cols());
+    whole_ = down_.wants_whole() && context.enters();
+    if (down_.wants_int8() || whole_) hidden_.quantized = scratch_->quantized.rows(down_.cols());
     std::size_t count = 0;
     if (rounding_.pending()) phases[count++] = rounding_.phase(context);
     few_ = context.rows() <= Linear::kFewRows;
     phases[count++] = {up_.chunks() * (few_ && gated_ ? 2 : 1), 2 * up_.work(context.rows())};
+    if (whole_) phases[count++] = {context.rows(), context.rows() * down_.cols()};
     phases[count++] = {down_.chunks(), down_.work(context.rows())};
     return count;
   }
@@ -77,6 +84,10 @@ class MlpExecutor final : public PhasedExecutor {
     if (phase == 1 && few_) return widen_few(context, item);
     if (phase == 1) {
       return widen(context, item, scratch_->threads[static_cast<std::size_t>(thread)].data());
+    }
+    if (phase == 2 && whole_) {
+      return context.kernels.round_whole(hidden_.x + item * down_.cols(), down_.cols(),
+                                         scratch_->quantized.rows(down_.cols(), item).whole);
     }
     down_.run(context.kernels, hidden_, item, context.arena.data(op_.out) + item * Linear::kChunk,
               op_.out.width);
@@ -149,7 +160,7 @@ class MlpExecutor final : public PhasedExecutor {
   Rounding rounding_;
   MlpScratch* scratch_;
   ProductInput in_, hidden_;  ///< of the running step
-  bool few_ = false;
+  bool few_ = false, whole_ = false;
   Meetings made_;  ///< of up and gate, by chunk
 };
 

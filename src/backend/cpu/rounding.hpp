@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding: the rows that products read, in the form that they want. Who made the rows may have
-// rounded them already; a few are rounded by the calling thread, many by a phase of the region.
+// rounded them already; a few are rounded by the calling thread, many by a phase of the region. A
+// step of generated rows rounds nothing for products that round entered ones alone.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace lemma::cpu {
 
-/// The input of products, rounded to int8 if they want that: by whoever made it, here, or in a
+/// The input of products, rounded if they want that: by whoever made it, here, or in a
 /// phase of its own.
 class Rounding {
  public:
@@ -22,7 +23,7 @@ class Rounding {
   ProductInput begin(Context& context) noexcept {
     ProductInput in{context.arena.data(in_), {}, context.runs()};
     to_ = nullptr;
-    if (!wanted_) return in;
+    if (!wanted_ || !context.rounds(in_)) return in;
     const QuantizedBuffer* rounded = context.find_quantized(in_);
     if (rounded == nullptr && context.rows() >= Context::kFewRows) {
       rounded = to_ = &context.begin_quantized(in_);
@@ -35,11 +36,10 @@ class Rounding {
     return {(context.rows() + Context::kRowGrain - 1) / Context::kRowGrain,
             context.rows() * in_.width};
   }
-  void run_item(const Context& context, std::size_t item) const noexcept {
+  void run_item(Context& context, std::size_t item) const noexcept {
     const std::size_t begin = item * Context::kRowGrain;
     const std::size_t end = std::min(begin + Context::kRowGrain, context.rows());
-    context.kernels.quantize(context.arena.row(in_, begin), (end - begin) * in_.width,
-                             to_->rows(in_.width, begin));
+    context.round_rows(in_, begin, end, *to_);
   }
 
  private:

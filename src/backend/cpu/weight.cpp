@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/packing.hpp"
@@ -60,12 +63,16 @@ std::string Weight::describe(bool exact) const {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (mapped()) name += " mapped";
-  const bool entered = bf16 && !exact;
+  const auto rows = [&](std::string_view generated) {
+    if (exact || entered == EnteredRows::kAsGenerated) return fmt::format(" x {}", generated);
+    return fmt::format(" x {} entered, x {} generated",
+                       entered == EnteredRows::kBf16 ? "bf16" : "int13", generated);
+  };
   switch (product) {
     case Product::kFloat:
-      return name + (entered ? " x bf16 entered, x f32 generated" : " x f32");
+      return name + rows("f32");
     case Product::kInt8:
-      return name + (entered ? " x bf16 entered, x int8 generated" : " x int8");
+      return name + rows("int8");
     case Product::kDecoded:
       return name + " decoded x f32";
     case Product::kNone:

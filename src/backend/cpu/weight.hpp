@@ -43,7 +43,7 @@ struct Weight {
   std::span<std::byte> panels;               ///< empty where the matrix stays as the file has it
   std::size_t panel_bytes = 0;               ///< of one panel, packed now or when it is used
   bool scattered = false;  ///< few rows are read at a time, and the system is told which
-  bool bf16 = false;       ///< entered rows are rounded to bf16 for it
+  EnteredRows entered = EnteredRows::kAsGenerated;
 
   std::size_t panel_count() const noexcept {
     return static_cast<std::size_t>((matrix.rows + kPanelRows - 1) / kPanelRows);
@@ -53,8 +53,8 @@ struct Weight {
   bool mapped() const noexcept {
     return (product == Product::kFloat || product == Product::kInt8) && panels.empty();
   }
-  /// "q8_0 x int8", "f16 x f32", "q4_0 decoded x f32", "q4_k mapped x int8", "bf16 x bf16 entered,
-  /// x f32 generated"; `exact`: where entered rows are not rounded to bf16.
+  /// "q8_0 x int8", "f16 x f32", "q4_0 decoded x f32", "q4_k mapped x int8", "bf16 x int13 entered,
+  /// x f32 generated"; `exact`: where entered rows are not rounded.
   std::string describe(bool exact = false) const;
 };
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -88,6 +89,26 @@ struct TestRows {
   GuardedMemory<float> scales, scaled_sums;
   GuardedMemory<std::int32_t> sums;
   GuardedMemory<std::uint16_t> bf16;
+};
+
+/// A row in whole numbers of 13 bits, by the words of project_whole.hpp: 128 columns share a scale.
+struct WholeRow {
+  explicit WholeRow(std::span<const float> x) : codes(x.size()) {
+    for (std::size_t first = 0; first < x.size(); first += 128) {
+      const std::size_t end = std::min(first + 128, x.size());
+      float largest = 0.f;
+      for (std::size_t i = first; i < end; ++i) largest = std::fmax(largest, std::fabs(x[i]));
+      const bool none = largest < 0x1p-100f;
+      const float inverse = none ? 0.f : 4095.f / largest;
+      scales.push_back(none ? 0.f : largest / 4095.f);
+      for (std::size_t i = first; i < end; ++i)
+        codes[i] = static_cast<std::int64_t>(std::rint(double(x[i]) * double(inverse)));
+    }
+  }
+  double number(std::size_t i) const { return double(codes[i]) * double(scales[i / 128]); }
+
+  std::vector<std::int64_t> codes;
+  std::vector<float> scales;
 };
 
 class KernelTest : public ::testing::TestWithParam<base::Isa> {

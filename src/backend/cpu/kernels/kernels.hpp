@@ -56,7 +56,13 @@ struct QuantizedRows {
   std::int32_t* sums = nullptr;
   /// [rows, cols]: the same rows rounded to bf16, where KernelTable::bf16_rows.
   std::uint16_t* bf16 = nullptr;
+  /// [rows] of whole_row_bytes(cols) each: the same rows in whole numbers (project_whole.hpp), for
+  /// weights of EnteredRows::kWhole.
+  std::byte* whole = nullptr;
 };
+
+/// What entered rows are rounded to, for weights of a layout, where generated ones are not.
+enum class EnteredRows : std::uint8_t { kAsGenerated, kBf16, kWhole };
 
 /// out[r, o] = weights[o] . x[r] for consecutive panels of packed weights.
 struct ProjectJob {
@@ -187,12 +193,14 @@ struct KernelTable {
 
   void (*project[kWeightKernels][kTokenClasses])(const ProjectJob& job);
   ExpandKernel expand[kWeightKernels];  ///< of quantized formats
-  bool rounds_to_bf16[kWeightKernels];  ///< entered rows, for these weights
+  EnteredRows entered[kWeightKernels];  ///< token class 0
   void (*product)(const ProductJob& job);
   void (*product16[kFormats16])(const ProductJob& job);
   /// Rounds `n` (a multiple of 32) elements to the int8 form, and to bf16 as well if `bf16_rows`.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out);
   bool bf16_rows;  ///< entered rows are multiplied as QuantizedRows::bf16 where they have it
+  /// Rounds a row of any width to QuantizedRows::whole; null where nothing reads that.
+  void (*round_whole)(const float* x, std::size_t cols, std::byte* row);
 
   void (*soften)(const SoftenJob& job);
   /// out[i][r] = rows[r][i] for 16 rows, `stride` floats apart, of `width` elements, a multiple of
@@ -260,6 +268,8 @@ struct EnteredKernels {
   void (*project[kWeightKernels])(const ProjectJob& job);
   /// Not null: rounds rows for these kernels too, once for all products that read them.
   void (*quantize)(const float* x, std::size_t n, const QuantizedRows& out) = nullptr;
+  /// Not null: these kernels round to whole numbers, and this a row. Null: they round to bf16.
+  void (*round_whole)(const float* x, std::size_t cols, std::byte* row) = nullptr;
 };
 
 /// The same products with quantized weights by other instructions: the same bits. Null: as below.
@@ -269,15 +279,15 @@ struct Int8Kernels {
 };
 
 extern const KernelTable kScalarKernels;
-extern const KernelTable kAvx2Kernels;           ///< x86-64 builds
-extern const Int8Kernels kAvxVnniKernels;        ///< beside kAvx2Kernels
-extern const Int8Kernels kEvexVnniKernels;       ///< the same, in tests
-extern const KernelTable kAvx512Kernels;         ///< x86-64 builds
-extern const KernelTable kAvx512VbmiKernels;     ///< of it, what VBMI does faster
-extern const EnteredKernels kAvx512Bf16Kernels;  ///< beside kAvx512Kernels
-extern const EnteredKernels kAmxKernels;         ///< beside kAvx512Kernels
-extern const Int8Kernels kAmxInt8Kernels;        ///< beside kAvx512Kernels with VBMI
-extern const Int8Kernels kEmulatedTilesKernels;  ///< the same beside kAvx512Kernels, in tests
-extern const KernelTable kNeonKernels;           ///< AArch64 builds
+extern const KernelTable kAvx2Kernels;            ///< x86-64 builds
+extern const Int8Kernels kAvxVnniKernels;         ///< beside kAvx2Kernels
+extern const Int8Kernels kEvexVnniKernels;        ///< the same, in tests
+extern const KernelTable kAvx512Kernels;          ///< x86-64 builds
+extern const KernelTable kAvx512VbmiKernels;      ///< of it, what VBMI does faster
+extern const EnteredKernels kAvx512WholeKernels;  ///< beside kAvx512Kernels
+extern const EnteredKernels kAmxKernels;          ///< beside kAvx512Kernels
+extern const Int8Kernels kAmxInt8Kernels;         ///< beside kAvx512Kernels with VBMI
+extern const Int8Kernels kEmulatedTilesKernels;   ///< the same beside kAvx512Kernels, in tests
+extern const KernelTable kNeonKernels;            ///< AArch64 builds
 
 }  // namespace lemma::cpu

@@ -26,13 +26,6 @@ const KernelTable& emulated_amx() {
   return table;
 }
 
-std::vector<Tested> bf16_tables() {
-  for (const base::Isa isa : base::tested_isas()) {
-    if (isa == base::Isa::kAvx512Bf16) return {{"avx512bf16", &kernels(isa)}};
-  }
-  return {};
-}
-
 /// The kernels for AVX-VNNI, with its instruction in the encoding of AVX-512, where that is there.
 #if defined(__x86_64__)
 const KernelTable* evex_vnni() {
@@ -88,10 +81,12 @@ ProjectJob job_of(TestMatrix& m, TestRows& rows, std::size_t count, std::span<fl
 class ProjectTest : public ::testing::TestWithParam<Tested> {
  protected:
   const KernelTable& table() const { return *GetParam().table; }
-  /// Whether entered rows of a format are rounded to bf16, and quantized weights with them.
+  /// What entered rows are rounded to for a format, and its weights with them.
+  EnteredRows entered(Format format) const {
+    return table().entered[static_cast<std::size_t>(kernel_of(format))];
+  }
   bool rounds(Format format, std::size_t token_class = 0) const {
-    const auto& by_class = table().project[static_cast<std::size_t>(kernel_of(format))];
-    return token_class == 0 && by_class[0] != by_class[1];
+    return token_class == 0 && entered(format) != EnteredRows::kAsGenerated;
   }
 
   /// Runs `format`'s kernel for rows [first, first + count) of `rows`.
@@ -122,11 +117,28 @@ double nearest_bf16(float x) {
   return x;
 }
 
-/// The activation that the kernel sees: int8 code times scale, the f32 itself, or that rounded.
-double seen(Format format, TestRows& rows, std::size_t i, bool rounded) {
-  if (rounded) return nearest_bf16(rows.x[i]);
-  if (!takes_int8(kernel_of(format))) return rows.x[i];
-  return double(rows.codes[i]) * double(rows.scales[i / kGroup]);
+/// Rows of weights, or of activations that meet them in floats, as the kernel sees them.
+std::vector<double> seen(EnteredRows entered, std::span<const float> x, std::size_t cols) {
+  std::vector<double> numbers(x.begin(), x.end());
+  for (std::size_t row = 0; row < x.size(); row += cols) {
+    if (entered == EnteredRows::kWhole) {
+      const WholeRow whole(x.subspan(row, cols));
+      for (std::size_t k = 0; k < cols; ++k) numbers[row + k] = whole.number(k);
+    } else if (entered == EnteredRows::kBf16) {
+      for (std::size_t k = 0; k < cols; ++k) numbers[row + k] = nearest_bf16(x[row + k]);
+    }
+  }
+  return numbers;
+}
+
+/// Activations as the kernel sees them: int8 code times scale, or as above.
+std::vector<double> seen_rows(Format format, EnteredRows entered, TestRows& rows,
+                              std::size_t cols) {
+  std::vector<double> numbers = seen(entered, {rows.x.data(), rows.x.size()}, cols);
+  if (entered != EnteredRows::kAsGenerated || !takes_int8(kernel_of(format))) return numbers;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = double(rows.codes[i]) * double(rows.scales[i / kGroup]);
+  return numbers;
 }
 
 /// What f32 arithmetic may lose: one rounding of 2^-24 a fused multiply-add of the running sum,
@@ -171,13 +183,13 @@ TEST_P(ProjectTest, AgreesWithTheSumInF64ForEveryFormatShapeAndAlignment) {
         GuardedMemory<float> out(count * shape.outputs, shift);
         project(m, rows, 0, count, {out.data(), out.size()});
         const bool rounded = rounds(format);
+        const std::vector<double> w = seen(entered(format), m.decoded, shape.cols);
+        const std::vector<double> x = seen_rows(format, entered(format), rows, shape.cols);
         for (std::size_t r = 0; r < count; ++r) {
           for (std::size_t o = 0; o < shape.outputs; ++o) {
             double want = 0, magnitude = 0;
             for (std::size_t k = 0; k < shape.cols; ++k) {
-              const float decoded = m.decoded[o * shape.cols + k];
-              const double weight = rounded ? nearest_bf16(decoded) : double(decoded);
-              const double term = weight * seen(format, rows, r * shape.cols + k, rounded);
+              const double term = w[o * shape.cols + k] * x[r * shape.cols + k];
               want += term;
               magnitude += std::fabs(term);
             }
@@ -243,7 +255,7 @@ TEST_P(ProjectTest, GivesARowTheSameBitsAmongMany) {
 }
 
 TEST_P(ProjectTest, GivesTheSameBitsFromRowsThatWereRoundedBefore) {
-  if (!table().bf16_rows) return;
+  if (!table().bf16_rows) return;  // whole numbers: project_whole_test.cpp
   for (const Format format : {Format::kF16, Format::kBF16}) {
     const std::size_t cols = 1088, outputs = 83, count = 37;
     Numbers numbers(12);
@@ -308,40 +320,6 @@ TEST(Vbmi, GivesTheBitsOfAvx512WithoutIt) {
 }
 #endif
 
-/// Only where the level avx512bf16 is there.
-class Bf16Test : public ProjectTest {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Test);
-
-TEST_P(Bf16Test, RoundsEnteredRowsAsVdpbf16psDoes) {
-  // The instruction's arithmetic, step by step. An odd number of columns, and more than one block.
-  const auto flushed = [](float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x; };
-  for (const Format format : {Format::kF16, Format::kBF16}) {
-    for (const float scale : {1.f, 1e-37f}) {  // products of the latter are subnormal
-      const std::size_t cols = 1029, outputs = 17, count = 19;
-      Numbers numbers(3);
-      TestMatrix m(format, outputs, cols, numbers);
-      TestRows rows(count, cols);
-      numbers.fill({rows.x.data(), rows.x.size()}, scale);
-      std::vector<float> out(count * outputs);
-      project(m, rows, 0, count, out);
-      for (std::size_t r = 0; r < count; ++r) {
-        for (std::size_t o = 0; o < outputs; ++o) {
-          float sum = 0.f;
-          for (std::size_t k = 0; k < cols; k += 2) {
-            for (const std::size_t at : {k + 1, k}) {
-              if (at >= cols) continue;
-              const float w = static_cast<float>(nearest_bf16(m.decoded[o * cols + at]));
-              const float x = static_cast<float>(nearest_bf16(flushed(rows.x[r * cols + at])));
-              sum = flushed(std::fma(flushed(w), flushed(x), sum));
-            }
-          }
-          ASSERT_EQ(sum, out[r * outputs + o]) << weights::traits(format).name << " " << r;
-        }
-      }
-    }
-  }
-}
-
 TEST_P(ProjectTest, GivesAnOutputTheSameBitsInAnyRangeOfPanels) {
   for (const Format format : weights::kFormats) {
     const std::size_t cols = 256, outputs = 96, count = 3;
@@ -401,7 +379,7 @@ TEST_P(ProjectTest, TakesTheExtremeCodesOfEveryFormat) {
       std::vector<float> decoded(cols);
       traits.dequantize(bytes.data(), decoded);
       float sum = 0.f;  // of small integers: exact
-      for (const float w : decoded) sum += rounds(format) ? float(nearest_bf16(w)) : w;
+      for (const double w : seen(entered(format), decoded, cols)) sum += float(w);
       for (const float sign : {1.f, -1.f}) {
         TestRows rows(1, cols);
         std::fill(rows.x.begin(), rows.x.end(), sign * 127.f);
@@ -453,8 +431,7 @@ TEST_P(ProjectTest, TakesRowsOfTheLargestCodesOfEveryFormat) {
       quantize(rows, count * cols);
       std::vector<float> out(count * kPanelRows);
       double sum = 0, magnitude = 0;
-      for (std::size_t k = 0; k < cols; ++k) {
-        const double weight = rounds(format) ? nearest_bf16(decoded[k]) : double(decoded[k]);
+      for (const double weight : seen(entered(format), std::span(decoded).first(cols), cols)) {
         sum += 127.0 * weight;
         magnitude += std::fabs(127.0 * weight);
       }
@@ -486,7 +463,6 @@ std::string name_of(const ::testing::TestParamInfo<Tested>& tested) {
   return tested.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(Isa, ProjectTest, ::testing::ValuesIn(tested_tables()), name_of);
-INSTANTIATE_TEST_SUITE_P(Isa, Bf16Test, ::testing::ValuesIn(bf16_tables()), name_of);
 
 }  // namespace
 }  // namespace lemma::cpu

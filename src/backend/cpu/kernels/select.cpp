@@ -11,11 +11,11 @@ namespace lemma::cpu {
 #if defined(__x86_64__)
 namespace {
 
-/// AVX-512, with the lookups of VBMI where they are there: no bits depend on them.
-const KernelTable& avx512() noexcept {
+/// AVX-512 with one arithmetic for all rows; with the lookups of VBMI where they are there, on
+/// which no bits depend.
+const KernelTable& exact_avx512() noexcept {
   static const KernelTable table = [] {
     KernelTable all = kAvx512Kernels;
-    all.whole_attention = &kAvx512WholeAttention;
     if (!base::cpu_features().avx512vbmi) return all;
     for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
       const auto& faster = kAvx512VbmiKernels.project[kernel];
@@ -28,12 +28,14 @@ const KernelTable& avx512() noexcept {
   return table;
 }
 
-/// Of what bf16 can do, the part that is within the bound for a default (docs/performance.md).
-KernelTable mixed() noexcept {
-  constexpr auto kBf16 = static_cast<std::size_t>(WeightKernel::kBF16);
-  EnteredKernels entered{"avx512mixed", {}};
-  entered.project[kBf16] = kAvx512Bf16Kernels.project[kBf16];
-  return with_entered(avx512(), entered);
+/// The same, and entered rows in whole numbers.
+const KernelTable& avx512() noexcept {
+  static const KernelTable table = [] {
+    KernelTable all = with_entered(exact_avx512(), kAvx512WholeKernels);
+    all.whole_attention = &kAvx512WholeAttention;
+    return all;
+  }();
+  return table;
 }
 
 }  // namespace
@@ -45,10 +47,12 @@ KernelTable with_entered(const KernelTable& below, const EnteredKernels& entered
   for (std::size_t kernel = 0; kernel < kWeightKernels; ++kernel) {
     if (entered.project[kernel] == nullptr) continue;
     table.project[kernel][0] = entered.project[kernel];
-    table.rounds_to_bf16[kernel] = true;
+    table.entered[kernel] =
+        entered.round_whole != nullptr ? EnteredRows::kWhole : EnteredRows::kBf16;
   }
   table.bf16_rows = entered.quantize != nullptr;
   if (table.bf16_rows) table.quantize = entered.quantize;
+  if (entered.round_whole != nullptr) table.round_whole = entered.round_whole;
   return table;
 }
 
@@ -75,14 +79,6 @@ const KernelTable& kernels(base::Isa isa) noexcept {
     }
     case base::Isa::kAvx512:
       return avx512();
-    case base::Isa::kAvx512Mixed: {
-      static const KernelTable table = mixed();
-      return table;
-    }
-    case base::Isa::kAvx512Bf16: {
-      static const KernelTable table = with_entered(avx512(), kAvx512Bf16Kernels);
-      return table;
-    }
     case base::Isa::kAmxInt8: {
       static const KernelTable table = with_int8(avx512(), kAmxInt8Kernels);
       return table;
@@ -107,12 +103,7 @@ const KernelTable& strict_kernels(base::Isa isa) noexcept {
   const KernelTable& all = kernels(isa);
   if (all.whole_attention == nullptr) return all;
 #if defined(__x86_64__)
-  static const KernelTable table = [] {
-    KernelTable exact = avx512();
-    exact.whole_attention = nullptr;
-    return exact;
-  }();
-  return table;
+  return exact_avx512();
 #else
   return all;
 #endif
