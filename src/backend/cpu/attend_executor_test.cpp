@@ -55,5 +55,26 @@ TEST(AttendExecutor, CutsManyRowsIntoLargeAndSmallBlocksWithTheSameBits) {
   }
 }
 
+TEST(AttendExecutor, AttendsToEnteredRowsAloneInWholeNumbersAndNotWhereAllWeightsAreF32) {
+  const Case mixed = heads_case(4, 2, 16);
+  Case f32 = mixed;
+  f32.weights.pop_back();  // the one of 16 bits, which nothing uses
+  const auto run = [](const Case& c, backend::Numerics numerics, state::TokenClass token_class) {
+    return run_case(*make_backend({.threads = 1, .numerics = numerics}), c,
+                    {.schedule = {{Part{0, 90, token_class}}}, .max_rows = 90});
+  };
+  const auto differs = [&](const Case& c, state::TokenClass token_class) {
+    return !same_bits(run(c, backend::Numerics::kFast, token_class).rows,
+                      run(c, backend::Numerics::kStrict, token_class).rows);
+  };
+  const std::string words = run(mixed, backend::Numerics::kFast, state::TokenClass::kEntered)
+                                .placements.back()
+                                .implementation;
+  EXPECT_EQ(words.find("whole numbers entered") != std::string::npos,
+            differs(mixed, state::TokenClass::kEntered));
+  EXPECT_FALSE(differs(mixed, state::TokenClass::kGenerated));
+  EXPECT_FALSE(differs(f32, state::TokenClass::kEntered));
+}
+
 }  // namespace
 }  // namespace lemma::cpu
