@@ -54,7 +54,8 @@ TEST(TilesBackend, AgreesWithTheReferenceAndGivesARowTheSameBitsInAnyCompany) {
     const RunOptions run{.schedule = one_prefill(kEntered)};
     const std::vector<float> want = run_case(*reference::make_backend(), c, run).rows;
     const std::vector<float> got = rows_on_tiles(c, run.schedule, 1);
-    EXPECT_EQ("", compare(got, want, want.size() / kEntered, bound(c, EnteredRows::kBf16))) << c.name;
+    EXPECT_EQ("", compare(got, want, want.size() / kEntered, bound(c, EnteredRows::kBf16)))
+        << c.name;
     if (c.program.whole_prompts) continue;
     EXPECT_TRUE(same_bits(got, rows_on_tiles(c, chunks(kEntered, {17, 3, 1}), 3))) << c.name;
     EXPECT_TRUE(same_bits(got, rows_on_tiles(c, in_company(kEntered, {5, 1, 9}), 1))) << c.name;
