@@ -47,9 +47,16 @@ struct Levels3 {
 inline constexpr Levels3 kIQ1Levels3 = {{-7, 1, 9}, {-9, -1, 7}};  // 8 g + 1, 8 g - 1
 inline constexpr Levels3 kIQ2Levels3 = {{8, 25, 43}, {-8, -25, -43}};
 
+/// A value raised by Offset, or not if that is 0, as a table is given it, which flips top bits for
+/// signed values where kSignedOffset is 128.
+template <typename Simd, int Offset>
+constexpr std::int8_t raised(int value) {
+  return static_cast<std::int8_t>(Offset == 0 ? value : value + Offset - Simd::kSignedOffset);
+}
+
 /// Codes of two bits that lie as pairs (byte: quads 4 h .. 4 h + 3), and signs as bits, become
 /// values. `Simd` decides how.
-template <typename Simd, const Levels3& Levels>
+template <typename Simd, const Levels3& Levels, int Offset = 0>
 struct SignedPairs {
   using I = typename Simd::I;
   /// By level in bits 0, 1 and sign in bit 2.
@@ -59,8 +66,8 @@ struct SignedPairs {
   static constexpr Values kValues = [] {
     Values table{};
     for (int i = 0; i < 3; ++i) {
-      table.values[i] = Levels.plus[i];
-      table.values[4 + i] = Levels.minus[i];
+      table.values[i] = raised<Simd, Offset>(Levels.plus[i]);
+      table.values[4 + i] = raised<Simd, Offset>(Levels.minus[i]);
     }
     return table;
   }();
@@ -81,9 +88,9 @@ struct SignedPairs {
 };
 
 /// The same by two tables of 64: index bits 0 .. 3 two levels, bit 4 and 5 their signs.
-template <typename Simd, const Levels3& Levels>
+template <typename Simd, const Levels3& Levels, int Offset>
 requires kLooksUp64<Simd>
-struct SignedPairs<Simd, Levels> {
+struct SignedPairs<Simd, Levels, Offset> {
   using I = typename Simd::I;
   struct Values {
     alignas(64) std::int8_t values[2][64];
@@ -94,7 +101,8 @@ struct SignedPairs<Simd, Levels> {
       for (int code = 0; code < 2; ++code) {
         const int level = i >> (2 * code) & 3;
         if (level == 3) continue;
-        table.values[code][i] = i >> (4 + code) & 1 ? Levels.minus[level] : Levels.plus[level];
+        table.values[code][i] =
+            raised<Simd, Offset>(i >> (4 + code) & 1 ? Levels.minus[level] : Levels.plus[level]);
       }
     }
     return table;
@@ -207,13 +215,12 @@ struct PanelBase3 : UnsignedCodes<Simd, 1, 1, false, 2> {  // codes stand for q 
 /// IQ2_XS, IQ2_S, per 256 columns: [16] f32 d, [2][16] words of 8 scales of 4 bits, then for each
 /// of 8 groups pairs (magnitudes 8, 25, 43) and bits (signs).
 template <typename Simd>
-struct PanelSigned : SignedCodes<Simd, 2> {
-  static constexpr bool kExpands = true;
+struct PanelSigned : UnsignedCodes<Simd, 2, 64, false, 107> {  // so that no sign is to be moved
   static constexpr std::size_t kScales = 64, kCodes = kScales + 2 * 64;
   static constexpr std::size_t kGroupBytes = kPairBytes + kBitBytes;
   static constexpr std::size_t kBlock = kCodes + 8 * kGroupBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
-  SignedPairs<Simd, kIQ2Levels3> codes;
+  SignedPairs<Simd, kIQ2Levels3, 64> codes;
   const std::byte* panel;
 
   PanelSigned(const std::byte* bytes, std::size_t) : panel(bytes) {}
@@ -237,12 +244,11 @@ struct PanelSigned : SignedCodes<Simd, 2> {
 /// columns each) for each group; then the pairs of 8 groups: steps -1, 0, 1. A code is eight times
 /// the step, 1 up or down by the shift.
 template <typename Simd, std::size_t Parts>
-struct PanelSteps : SignedCodes<Simd, Parts> {
-  static constexpr bool kExpands = true;
+struct PanelSteps : UnsignedCodes<Simd, Parts, 9, false, 18> {
   static constexpr std::size_t kScales = 64, kShifts = kScales + (Parts - 1) * 128;
   static constexpr std::size_t kCodes = kShifts + 64, kBlock = kCodes + 8 * kPairBytes;
   static constexpr std::size_t kSweep = kBlock / 8;
-  SignedPairs<Simd, kIQ1Levels3> codes;
+  SignedPairs<Simd, kIQ1Levels3, 9> codes;
   const std::byte* panel;
 
   PanelSteps(const std::byte* bytes, std::size_t) : panel(bytes) {}
@@ -351,7 +357,7 @@ void add_one_row(const ProjectJob& job, const Panel& panel, const std::byte* str
 
 template <typename Simd, typename Panel>
 void project_grid(const ProjectJob& job) {
-  if (job.rows != 1) return project_int8<Simd, Panel>(job);
+  if (job.rows != 1 || pair_run<Simd, Panel::kMost>() > 1) return project_int8<Simd, Panel>(job);
   const TileRows<Simd, 1> rows(job, 0);
   for (std::size_t first = 0; first < job.outputs; first += kPanelRows) {
     const std::byte* const bytes = job.panels + first / kPanelRows * job.panel_bytes;
