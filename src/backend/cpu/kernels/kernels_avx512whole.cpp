@@ -264,9 +264,9 @@ void multiply(const ProjectJob& job, const Run& run, const Expanded* const (&pan
     return kTiles[count - 1](panels, run.columns, rows, {to, job.out_stride}, ahead);
   }
   alignas(64) float edge[kTall * kWidth] = {};
-  copy_columns<Sums>(to, job.out_stride, edge, kWidth, count, width);
+  copy_columns<Run>(to, job.out_stride, edge, kWidth, count, width);
   kTiles[count - 1](panels, run.columns, rows, {edge, kWidth}, ahead);
-  copy_columns<Sums>(edge, kWidth, to, job.out_stride, count, width);
+  copy_columns<Run>(edge, kWidth, to, job.out_stride, count, width);
 }
 
 /// All rows with expanded panels, of which `count` are there.
