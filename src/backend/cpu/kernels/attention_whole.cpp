@@ -6,23 +6,19 @@
 
 #include "backend/cpu/kernels/product.hpp"
 #include "backend/cpu/kernels/unroll.hpp"
+#include "backend/cpu/kernels/whole_avx512.hpp"
 
 namespace lemma::cpu {
 namespace {
 namespace attention_whole {
 
-using F = __m512;
-using I = __m512i;
+using namespace whole;
+using whole::largest_of;  // beside those of other elements
 
 constexpr float kMost = 4095.f, kMostWeight = 8191.f;
 constexpr std::int32_t kTiny = 0x0d800000;  ///< 2^-100, whose inverse times 8191 is finite
 constexpr std::int32_t kInfinity = 0x7f800000;
 constexpr std::size_t kRunPairs = kWholeBlock / 2;
-
-/// The lower n lanes of 16; n may be more.
-__mmask16 first_lanes(std::size_t n) {
-  return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
-}
 
 F load(const float* x) {
   return _mm512_loadu_ps(x);
@@ -30,11 +26,8 @@ F load(const float* x) {
 F load(const F16* x) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
 }
-F widen(__m256i bf16) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
-}
 F load(const BF16* x) {
-  return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
 }
 /// The lower n lanes, and zeros.
 F load(const float* x, std::size_t n) {
@@ -44,21 +37,7 @@ F load(const F16* x, std::size_t n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), x));
 }
 F load(const BF16* x, std::size_t n) {
-  return widen(_mm256_maskz_loadu_epi16(first_lanes(n), x));
-}
-
-/// Magnitudes as whole numbers, which order like them, NaN above infinity.
-I magnitude(F x) {
-  return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
-}
-
-/// The largest magnitude of n elements.
-std::int32_t largest_of(const float* x, std::size_t n) {
-  I most = _mm512_setzero_si512();
-  std::size_t i = 0;
-  for (; i + 16 <= n; i += 16) most = _mm512_max_epi32(most, magnitude(load(x + i)));
-  if (i < n) most = _mm512_max_epi32(most, magnitude(load(x + i, n - i)));
-  return _mm512_reduce_max_epi32(most);
+  return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), x));
 }
 
 std::int32_t widened(F16, std::uint16_t bits) {
@@ -68,6 +47,7 @@ std::int32_t widened(BF16, std::uint16_t bits) {
   return static_cast<std::int32_t>(std::uint32_t{bits} << 16);
 }
 
+/// Of 16-bit elements, whose bits order like their magnitudes as well.
 template <typename Element>
 std::int32_t largest_of(const Element* x, std::size_t n) {
   const I magnitudes = _mm512_set1_epi16(0x7fff);
@@ -301,11 +281,11 @@ void tile(const WholeProductJob& job, std::size_t row, std::size_t column) {
   const std::uint32_t* panel = job.panel + column / kPanelRows * job.panel_stride;
   for (std::size_t begin = 0; begin < job.k; begin += kRunPairs) {
     const std::size_t end = job.k - begin < kRunPairs ? job.k : begin + kRunPairs;
-    I sum[R][P];
+    Sums sum[R][P];
     LEMMA_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
       LEMMA_UNROLL
-      for (std::size_t p = 0; p < P; ++p) sum[r][p] = _mm512_setzero_si512();
+      for (std::size_t p = 0; p < P; ++p) sum[r][p] = Sums{};
     }
     for (std::size_t k = begin; k < end; ++k, panel += job.k_stride) {
       I w[P];
@@ -315,7 +295,7 @@ void tile(const WholeProductJob& job, std::size_t row, std::size_t column) {
       for (std::size_t r = 0; r < R; ++r) {
         const I pair = _mm512_set1_epi32(static_cast<int>(x[r * job.x_stride + k]));
         LEMMA_UNROLL
-        for (std::size_t p = 0; p < P; ++p) sum[r][p] = _mm512_dpwssd_epi32(sum[r][p], w[p], pair);
+        for (std::size_t p = 0; p < P; ++p) sum[r][p] = add(sum[r][p], w[p], pair);
       }
     }
     const std::size_t run = begin / kRunPairs;
@@ -334,8 +314,8 @@ void tile(const WholeProductJob& job, std::size_t row, std::size_t column) {
       for (std::size_t p = 0; p < P; ++p) {
         float* const to = out + r * job.out_stride + p * kPanelRows;
         const F before = fresh ? F{} : _mm512_loadu_ps(to);
-        _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][p]),
-                                             _mm512_mul_ps(scale, scales[p]), before));
+        _mm512_storeu_ps(
+            to, _mm512_fmadd_ps(to_float(sum[r][p]), _mm512_mul_ps(scale, scales[p]), before));
       }
     }
   }

@@ -9,7 +9,6 @@
 
 #include "backend/cpu/kernels/kernel_test_data.hpp"
 
-#if defined(__x86_64__)
 namespace lemma::cpu {
 namespace {
 
@@ -153,4 +152,3 @@ TEST_F(Int8TilesTest, GiveTheBitsOfAvx512ForTheLargestCodes) {
 
 }  // namespace
 }  // namespace lemma::cpu
-#endif

@@ -6,17 +6,17 @@
 
 #include "backend/cpu/kernels/product.hpp"
 #include "backend/cpu/kernels/project_whole.hpp"
+#include "backend/cpu/kernels/whole_avx512.hpp"
 
 namespace lemma::cpu {
 namespace {
 namespace avx512whole {
 
-using F = __m512;
-using I = __m512i;
+using namespace whole;
 
 constexpr std::size_t kColumns = 512;  ///< that are expanded at a time for many rows
-constexpr std::size_t kFewColumns =
-    128;  ///< and for few, two panels at a time: they stay in the first cache
+/// And for few, two panels at a time: they stay in the first cache.
+constexpr std::size_t kFewColumns = 128;
 constexpr std::size_t kBlocks = kColumns / kWholeColumns;
 constexpr std::size_t kTall = 12;     ///< rows of a tile
 constexpr std::size_t kTogether = 4;  ///< panels that are multiplied with the same rows
@@ -55,10 +55,6 @@ I behind(I low, I high) {
   return _mm512_permutex2var_epi16(low, _mm512_load_si512(kOrder), high);
 }
 
-__mmask16 first_lanes(std::size_t n) {
-  return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
-}
-
 /// Two columns of 16 weights.
 struct Columns {
   F even, odd;
@@ -68,10 +64,7 @@ Columns widen(F16, I both) {
           _mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1))};
 }
 Columns widen(BF16, I both) {
-  const auto half = [](__m256i x) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-  };
-  return {half(_mm512_castsi512_si256(both)), half(_mm512_extracti64x4_epi64(both, 1))};
+  return {widen_bf16(_mm512_castsi512_si256(both)), widen_bf16(_mm512_extracti64x4_epi64(both, 1))};
 }
 
 /// Some columns of a panel.
@@ -118,24 +111,15 @@ void round_row(const float* x, std::size_t columns, std::byte* row) {
   std::byte* scale = row + whole_scales_at(columns);
   for (std::size_t first = 0; first < columns; first += kWholeColumns, scale += sizeof(float)) {
     const std::size_t end = columns - first < kWholeColumns ? columns : first + kWholeColumns;
-    I most = _mm512_setzero_si512();
-    std::size_t k = first;
-    for (; k + 16 <= end; k += 16) {
-      const I bits = _mm512_castps_si512(_mm512_loadu_ps(x + k));
-      most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
-    }
-    if (k < end) {
-      const I bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(first_lanes(end - k), x + k));
-      most = _mm512_max_epi32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
-    }
-    const std::int32_t bits = _mm512_reduce_max_epi32(most);
+    const std::int32_t bits = largest_of(x + first, end - first);
     float largest;
     __builtin_memcpy(&largest, &bits, sizeof largest);
     const bool none = largest < kTiny;
     const float step = none ? 0.f : largest / kMost;
     const F inverse = _mm512_set1_ps(none ? 0.f : kMost / largest);
     __builtin_memcpy(scale, &step, sizeof step);
-    for (k = first; k + 32 <= end; k += 32) {
+    std::size_t k = first;
+    for (; k + 32 <= end; k += 32) {
       _mm512_storeu_si512(row + k * 2, behind(codes(_mm512_loadu_ps(x + k), inverse),
                                               codes(_mm512_loadu_ps(x + k + 16), inverse)));
     }
@@ -154,14 +138,6 @@ struct Rows {
   std::size_t stride;  ///< bytes, of both
 };
 
-/// Sums of 16 outputs. As lanes of 32 bits, since GCC keeps a sum that it sees as two types of
-/// vectors twice, and then has registers for half as many.
-using Sums = std::int32_t __attribute__((vector_size(64)));
-
-Sums add(Sums sums, I a, I b) {
-  return reinterpret_cast<Sums>(_mm512_dpwssd_epi32(reinterpret_cast<I>(sums), a, b));
-}
-
 /// Where a tile's outputs are, [R][32] floats; it goes on from what they hold.
 struct Outputs {
   float* first;
@@ -169,8 +145,7 @@ struct Outputs {
 };
 
 void go_on(float* out, Sums sums, F scale) {
-  const F number = _mm512_cvtepi32_ps(reinterpret_cast<I>(sums));
-  _mm512_storeu_ps(out, _mm512_fmadd_ps(number, scale, _mm512_loadu_ps(out)));
+  _mm512_storeu_ps(out, _mm512_fmadd_ps(to_float(sums), scale, _mm512_loadu_ps(out)));
 }
 
 /// R rows by two panels, block by block. Asks for as many rows of `ahead`, if it is not null. Not
