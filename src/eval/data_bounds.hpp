@@ -3,8 +3,9 @@
 // inputs and weights. Used where inputs are the same on both sides (teacher forcing), as sharp
 // bounds in place of tolerances that hold for typical data only:
 //   - products whose rows are rounded to int8, whole numbers or bf16: six sigma of each output, by
-//     tolerance::int8_bound, whole_bound and bf16_bound; a feed-forward block carries its gate's and up's
-//     through the activation and the down projection, where independent errors add as squares;
+//     tolerance::int8_bound, whole_bound and bf16_bound; a feed-forward block carries its gate's
+//     and up's through the activation and the down projection, where independent errors add as
+//     squares;
 //   - attention, latent and compressed too: tolerance::kAttend and kWholeAttend are derived for
 //     scores up to 50; larger ones scale them. Its second term is that of the large terms which
 //     cancel: the largest value, not the largest output.
