@@ -152,13 +152,30 @@ void quantize(benchmark::State& state, base::Isa isa) {
                           static_cast<std::int64_t>(rows.x.size()));
 }
 
-/// 64 queries of width 128 over a piece of 64 keys: transposition, products, softmax, weighted sum.
+/// Queries whose products with a piece become weights.
+struct SoftQueries {
+  static constexpr std::size_t kWidth = 128;
+  explicit SoftQueries(std::size_t queries)
+      : weights(queries * kPiece), out(queries * kWidth), mass(queries * 16), largest(queries) {}
+  void soften(const KernelTable& table, std::size_t q) {
+    SoftenJob job;
+    job.weights = weights.data() + q * kPiece;
+    job.largest = largest.data() + q;
+    job.mass = mass.data() + q * 16;
+    job.sums = out.data() + q * kWidth;
+    job.width = kWidth;
+    table.soften(job);
+  }
+  std::vector<float> weights, out, mass, largest;
+};
+
+/// Queries of width 128 over a piece of 64 keys: transposition, products, softmax, weighted sum.
 void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
-  constexpr std::size_t kWidth = 128;
+  constexpr std::size_t kWidth = SoftQueries::kWidth;
   const KernelTable& table = kernels(isa);
   std::vector<float> query(queries * kWidth, 0.1f), keys(kPiece * kWidth, 0.2f), values(keys),
-      panels(keys), weights(queries * kPiece), out(queries * kWidth), mass(queries * 16),
-      largest(queries);
+      panels(keys);
+  SoftQueries soft(queries);
   ProductJob score;
   score.panel = panels.data();
   score.k_stride = kPanelRows;
@@ -168,7 +185,7 @@ void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
   score.x = query.data();
   score.x_stride = kWidth;
   score.rows = queries;
-  score.out = weights.data();
+  score.out = soft.weights.data();
   score.out_stride = kPiece;
   ProductJob add;
   add.panel = values.data();
@@ -176,10 +193,10 @@ void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
   add.panel_stride = kPanelRows;
   add.k = kPiece;
   add.columns = kWidth;
-  add.x = weights.data();
+  add.x = soft.weights.data();
   add.x_stride = kPiece;
   add.rows = queries;
-  add.out = out.data();
+  add.out = soft.out.data();
   add.out_stride = kWidth;
   add.accumulate = true;
   for (auto _ : state) {
@@ -188,13 +205,7 @@ void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
     }
     table.product(score);
     for (std::size_t q = 0; q < queries; ++q) {
-      SoftenJob job;
-      job.weights = weights.data() + q * kPiece;
-      job.largest = largest.data() + q;
-      job.mass = mass.data() + q * 16;
-      job.sums = out.data() + q * kWidth;
-      job.width = kWidth;
-      table.soften(job);
+      soft.soften(table, q);
     }
     table.product(add);
     benchmark::ClobberMemory();
@@ -205,7 +216,7 @@ void attend_piece(benchmark::State& state, base::Isa isa, std::size_t queries) {
 
 /// The same in whole numbers, keys and values in f16.
 void attend_piece_whole(benchmark::State& state, base::Isa isa, std::size_t queries) {
-  constexpr std::size_t kWidth = 128, kPairs = whole_pairs(kWidth);
+  constexpr std::size_t kWidth = SoftQueries::kWidth, kPairs = whole_pairs(kWidth);
   const KernelTable& table = kernels(isa);
   const WholeAttention& whole = *table.whole_attention;
   const std::vector<float> query(kWidth, 0.1f);
@@ -214,8 +225,8 @@ void attend_piece_whole(benchmark::State& state, base::Isa isa, std::size_t quer
   std::vector<std::uint32_t> x(queries * kPairs), keys(kPiece * kPairs),
       codes(queries * kPiece / 2), values(kPiece / 2 * kWidth);
   std::vector<float> query_scales(queries), key_scales(kPiece), value_scales(kPiece),
-      weights(queries * kPiece), weight_scales(queries), out(queries * kWidth), mass(queries * 16),
-      largest(queries);
+      weight_scales(queries);
+  SoftQueries soft(queries);
   for (std::size_t q = 0; q < queries; ++q) {
     whole.round_query(query.data(), kWidth, x.data() + q * kPairs, query_scales.data() + q);
   }
@@ -230,12 +241,12 @@ void attend_piece_whole(benchmark::State& state, base::Isa isa, std::size_t quer
                               query_scales.data(),
                               1,
                               key_scales.data(),
-                              weights.data(),
+                              soft.weights.data(),
                               kPiece,
                               false};
   const WholeProductJob add{
       values.data(), kWidth,  kPanelRows,           kPiece / 2, kWidth,  codes.data(),
-      kPiece / 2,    queries, weight_scales.data(), 1,          nullptr, out.data(),
+      kPiece / 2,    queries, weight_scales.data(), 1,          nullptr, soft.out.data(),
       kWidth,        true};
   for (auto _ : state) {
     for (std::size_t place = 0; place < kPiece; place += kPanelRows) {
@@ -245,15 +256,9 @@ void attend_piece_whole(benchmark::State& state, base::Isa isa, std::size_t quer
     whole.pair_values[0](bytes, kWidth, kWidth, 0, kPiece, values.data(), value_scales.data());
     whole.product(score);
     for (std::size_t q = 0; q < queries; ++q) {
-      SoftenJob job;
-      job.weights = weights.data() + q * kPiece;
-      job.largest = largest.data() + q;
-      job.mass = mass.data() + q * 16;
-      job.sums = out.data() + q * kWidth;
-      job.width = kWidth;
-      table.soften(job);
-      whole.round_weights({job.weights, nullptr, value_scales.data(), codes.data() + q * kPiece / 2,
-                           weight_scales.data() + q});
+      soft.soften(table, q);
+      whole.round_weights({soft.weights.data() + q * kPiece, nullptr, value_scales.data(),
+                           codes.data() + q * kPiece / 2, weight_scales.data() + q});
     }
     whole.product(add);
     benchmark::ClobberMemory();

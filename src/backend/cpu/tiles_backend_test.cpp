@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include "backend/cpu/conformance.hpp"
@@ -30,10 +31,9 @@ const KernelTable& on_tiles() {
   return table;
 }
 
-std::vector<Case> tile_cases() {
-  std::vector<Case> cases;
-  for (const Format format : {Format::kQ8_0, Format::kQ4_K, Format::kF16}) {
-    cases.push_back(project_case(format, 512, true, 0.f));
+/// The MLP and head in some formats, and every family.
+void add_blocks(std::initializer_list<Format> formats, std::vector<Case>& cases) {
+  for (const Format format : formats) {
     cases.push_back(mlp_case(Activation::kSilu, true, format));
     cases.push_back(head_case(format, 0.f));
   }
@@ -41,6 +41,13 @@ std::vector<Case> tile_cases() {
                        residual_family_cases}) {
     for (Case& c : family()) cases.push_back(std::move(c));
   }
+}
+
+std::vector<Case> tile_cases() {
+  const std::initializer_list<Format> formats = {Format::kQ8_0, Format::kQ4_K, Format::kF16};
+  std::vector<Case> cases;
+  for (const Format format : formats) cases.push_back(project_case(format, 512, true, 0.f));
+  add_blocks(formats, cases);
   return cases;
 }
 
@@ -68,14 +75,7 @@ std::vector<Case> int8_cases() {
   for (const Format format : weights::kFormats) {
     if (takes_int8(kernel_of(format))) cases.push_back(project_case(format, 512, true, 0.f));
   }
-  for (const Format format : {Format::kQ8_0, Format::kQ4_K, Format::kQ6_K, Format::kQ2_K}) {
-    cases.push_back(mlp_case(Activation::kSilu, true, format));
-    cases.push_back(head_case(format, 0.f));
-  }
-  for (auto* family : {attention_family_cases, expert_family_cases, recurrent_family_cases,
-                       residual_family_cases}) {
-    for (Case& c : family()) cases.push_back(std::move(c));
-  }
+  add_blocks({Format::kQ8_0, Format::kQ4_K, Format::kQ6_K, Format::kQ2_K}, cases);
   return cases;
 }
 

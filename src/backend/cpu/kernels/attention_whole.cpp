@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "backend/cpu/kernels/product.hpp"
+#include "backend/cpu/kernels/simd_avx512.hpp"
 #include "backend/cpu/kernels/unroll.hpp"
 #include "backend/cpu/kernels/whole_avx512.hpp"
 
@@ -135,29 +135,12 @@ void round_query(const float* x, std::size_t n, std::uint32_t* pairs, float* sca
 
 /// x[r] lane c becomes x[c] lane r.
 void turn(I (&x)[16]) {
-  I t[16];
+  F lanes[16];
   LEMMA_UNROLL
-  for (int i = 0; i < 16; i += 4) {
-    const I a = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-    const I b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    const I c = _mm512_unpacklo_epi32(x[i + 2], x[i + 3]);
-    const I d = _mm512_unpackhi_epi32(x[i + 2], x[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
+  for (int i = 0; i < 16; ++i) lanes[i] = _mm512_castsi512_ps(x[i]);
+  avx512::Simd::transpose(lanes);
   LEMMA_UNROLL
-  for (int i = 0; i < 4; ++i) {  // quarter q of t[i + 4 j]: column 4 q + i of rows 4 j ...
-    const I a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-    const I b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-    const I c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-    const I d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-    x[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    x[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    x[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    x[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
+  for (int i = 0; i < 16; ++i) x[i] = _mm512_castps_si512(lanes[i]);
 }
 
 /// 16 rows by 32 columns, or n, of keys.
